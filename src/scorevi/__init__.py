@@ -1,0 +1,35 @@
+"""Gaussian posterior approximations by score matching.
+
+>>> import scorevi
+>>> fit = scorevi.fit(scorevi.examples.eight_schools(), seed=0)
+>>> fit.status == "budget"
+True
+"""
+
+from scorevi import examples
+from scorevi._version import __version__
+from scorevi.fit import Step, fit, iterate
+from scorevi.gaussian import Gaussian
+from scorevi.results import Fit, Trace
+from scorevi.solvers import GSM
+from scorevi.status import FitError, FitWarning, Status
+from scorevi.storage import load
+from scorevi.targets import from_function, from_jax
+
+__all__ = [
+    "GSM",
+    "Fit",
+    "FitError",
+    "FitWarning",
+    "Gaussian",
+    "Status",
+    "Step",
+    "Trace",
+    "__version__",
+    "examples",
+    "fit",
+    "from_function",
+    "from_jax",
+    "iterate",
+    "load",
+]

@@ -1,0 +1,33 @@
+"""Optional dependencies: one message for all of them."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+_EXTRA_OF = {
+    "jax": "jax",
+    "arviz": "arviz",
+    "matplotlib": "plots",
+}
+
+
+def require(module: str) -> ModuleType:
+    """Import an optional module, or say how to install it.
+
+    Examples
+    --------
+    >>> require("numpy").__name__
+    'numpy'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        top = module.partition(".")[0]
+        if top not in _EXTRA_OF or (error.name or top).partition(".")[0] != top:
+            raise
+        raise ImportError(
+            f"This needs {top}, which is not installed. "
+            f"Install it with: pip install 'scorevi[{_EXTRA_OF[top]}]'",
+            name=top,
+        ) from None

@@ -1,0 +1,99 @@
+"""Many steps of a solver inside one compiled JAX loop.
+
+The loop takes the same noise, makes the same updates and keeps the same records as the driver's
+own steps. It handles only what goes well: at the first batch with a bad score, or the first update
+that is not finite, it stops before the update and hands that batch back to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorevi._arrays import Array
+from scorevi._extras import require
+from scorevi.diagnostics import elbo_terms, fisher_residuals, is_sound
+from scorevi.gaussian import Gaussian
+from scorevi.solvers.base import Batch, Solver
+from scorevi.targets.base import Evaluation
+from scorevi.targets.jax import JaxTarget
+
+_NOISE_ENTRIES = 1 << 19
+
+
+class LoopResult(NamedTuple):
+    """What a call of the loop did."""
+
+    state: Any
+    elbo: Array
+    fisher: Array
+    failed: Evaluation | None
+    """The evaluation of the batch that the loop stopped at, if it did: already paid for."""
+
+
+class Loop:
+    """A compiled loop for one target, solver and batch size."""
+
+    def __init__(self, target: JaxTarget, solver: Solver, batch_size: int) -> None:
+        self.batch_size = batch_size
+        self.max_steps = max(1, min(4096, _NOISE_ENTRIES // (batch_size * target.dim)))
+        key = (solver, batch_size)
+        if key not in target.loops:
+            target.loops[key] = _build(target, solver, batch_size, self.max_steps)
+        self._run: Callable[..., Any] = target.loops[key]
+
+    def __call__(
+        self, state: Any, noise: Array, steps: int, log_det_at_start: float
+    ) -> LoopResult:
+        """Take up to ``steps`` steps; ``noise`` holds max_steps·batch_size rows."""
+        jax = require("jax")
+        with jax.enable_x64(True):
+            result = self._run(state, noise, steps, log_det_at_start)
+            state, done, elbo, fisher, log_density, score = jax.tree.map(np.asarray, result)
+        done = int(done)
+        failed = None if done == steps else Evaluation(score, log_density)
+        return LoopResult(state, elbo[:done], fisher[:done], failed)
+
+
+@cache
+def _register() -> None:
+    require("jax").tree_util.register_dataclass(Gaussian, ["mean", "factor", "log_det"], [])
+
+
+def _build(
+    target: JaxTarget, solver: Solver, batch_size: int, max_steps: int
+) -> Callable[..., Any]:
+    jax = require("jax")
+    jnp = jax.numpy
+    _register()
+
+    def run(state: Any, noise: Any, steps: Any, log_det_at_start: Any) -> tuple[Any, ...]:
+        def unfinished(carry: tuple[Any, ...]) -> Any:
+            _, done, *_, good = carry
+            return good & (done < steps)
+
+        def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
+            state, done, elbos, fishers, *_ = carry
+            z = jax.lax.dynamic_slice_in_dim(noise, done * batch_size, batch_size)
+            theta = state.q.unwhiten(z)
+            log_density, score = target.log_density_and_score(theta)
+            white = state.q.whiten_score(score)
+            elbo = elbo_terms(z, log_density, state.q.log_det).mean()
+            fisher = fisher_residuals(z, white).mean()
+            new, _ = solver.step(state, Batch(z, theta, score, white, log_density))
+            good = jnp.isfinite(elbo + fisher) & is_sound(new.q, log_det_at_start)
+            state = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
+            elbos, fishers = elbos.at[done].set(elbo), fishers.at[done].set(fisher)
+            return state, done + good, elbos, fishers, log_density, score, good
+
+        first = jax.tree.map(jnp.asarray, state)
+        records = jnp.zeros(max_steps)
+        nothing = jnp.zeros(batch_size), jnp.zeros((batch_size, target.dim))
+        carry = (first, jnp.asarray(0), records, records, *nothing, jnp.asarray(True))
+        *result, _ = jax.lax.while_loop(unfinished, body, carry)
+        return tuple(result)
+
+    return jax.jit(run)  # type: ignore[no-any-return]

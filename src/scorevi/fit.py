@@ -1,0 +1,204 @@
+"""The front door: ``fit`` and ``iterate``."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorevi._arrays import Seed, as_count, seed_entropy
+from scorevi.driver import Run
+from scorevi.gaussian import Gaussian
+from scorevi.initialize import Initial
+from scorevi.progress import progress_bar
+from scorevi.results import Fit, Trace
+from scorevi.solvers import Solver, make_solver
+from scorevi.status import FitError, FitWarning
+from scorevi.targets import as_target
+
+
+class Step(NamedTuple):
+    """One update, as :func:`iterate` yields it."""
+
+    q: Gaussian
+    """The approximation after the update."""
+    num_gradients: int
+    """Gradients spent so far, those of the start included."""
+    seconds: float
+    """Seconds since the beginning."""
+    elbo: float
+    """The batch's ELBO estimate for the q *before* the update, which it was drawn from."""
+    fisher: float
+    """The batch's Fisher residual |h + z|²/D for that same q."""
+    info: Any
+    """What the solver has to say of the step."""
+
+
+def fit(
+    target: Any,
+    solver: str | Solver = "gsm",
+    *,
+    max_gradients: int = 2000,
+    max_seconds: float | None = None,
+    batch_size: int | None = None,
+    seed: Seed = 0,
+    initial: Initial = None,
+    progress: bool | None = None,
+    raise_on_failure: bool = False,
+) -> Fit:
+    """Fit a Gaussian to a target.
+
+    Parameters
+    ----------
+    target
+        A target, from :func:`scorevi.from_function` or :func:`scorevi.from_jax`, or an object
+        with ``dim`` and ``score``.
+    solver
+        A name, ``"gsm"``, or a configured solver such as ``scorevi.GSM(batch_size=2)``.
+    max_gradients
+        The most points at which the score is asked for, the start's included. It is never
+        exceeded; what is left over is less than a batch.
+    max_seconds
+        The most wall time; a step under way is finished.
+    batch_size
+        Draws per update; the solver's default if left out.
+    seed
+        A whole number; the same seed gives the same bits on the same machine. None draws one.
+    initial
+        Where to start: None for N(0, I); a Gaussian; a point, with identity covariance around it;
+        ``"mode"``, 0.1·I at the mode; ``"laplace"``; ``"lbfgs"``, the mode with the optimiser's
+        inverse Hessian.
+    progress
+        Whether to show a progress bar on standard error; None for only in a terminal or notebook.
+    raise_on_failure
+        Raise :class:`scorevi.FitError`, which carries the fit, instead of warning with
+        :class:`scorevi.FitWarning` when the fit fails.
+
+    Returns
+    -------
+    Fit
+        Whatever happens. ``fit.status`` says how it ended.
+
+    Examples
+    --------
+    >>> import scorevi
+    >>> p = scorevi.Gaussian.from_moments([1.0, 2.0], [[2.0, 0.6], [0.6, 1.0]])
+    >>> fit = scorevi.fit(p, max_gradients=500, seed=0)
+    >>> fit.mean.round(6), fit.covariance.round(6)
+    (array([1., 2.]), array([[2. , 0.6], [0.6, 1. ]]))
+    """
+    run = _make_run(
+        target, solver, max_gradients, max_seconds, batch_size, seed, initial, chunked=True
+    )
+    records = Trace([], [], [], [])  # type: ignore[arg-type]
+    with progress_bar(max_gradients, progress) as show:
+        try:
+            for updates in run.updates():
+                for column, values in zip(records, updates, strict=True):
+                    column.extend(values)  # type: ignore[attr-defined]
+                show(run.evaluator.spent, updates.elbo, updates.fisher)
+        except KeyboardInterrupt:
+            run.interrupt()
+    assert run.status is not None
+    result = Fit(
+        q=run.q,
+        status=run.status,
+        trace=Trace(
+            np.array(records.num_gradients, dtype=np.int64),  # type: ignore[arg-type]
+            *(np.array(column, dtype=np.float64) for column in records[1:]),
+        ),
+        num_gradients=run.evaluator.spent,
+        num_updates=run.num_updates,
+        seconds=run.seconds,
+        solver=repr(run.solver),
+        seed=run.entropy,
+        parameters=run.evaluator.target.parameters,
+        bad_scores=run.evaluator.bad,
+        notes=tuple(run.notes),
+        constrain=run.evaluator.target.constrain,
+    )
+    if raise_on_failure:
+        return result.raise_for_status()
+    if not result.status.ok or result.num_updates == 0:
+        warnings.warn(result.status.explain(), FitWarning, stacklevel=2)
+    return result
+
+
+def iterate(
+    target: Any,
+    solver: str | Solver = "gsm",
+    *,
+    max_gradients: int | None = None,
+    max_seconds: float | None = None,
+    batch_size: int | None = None,
+    seed: Seed = 0,
+    initial: Initial = None,
+) -> Iterator[Step]:
+    """Yield one :class:`Step` per update, for loops that decide themselves when to stop.
+
+    The parameters are those of :func:`fit`; without a limit it goes on for ever. Raises
+    :class:`scorevi.FitError` where :func:`fit` would end with ``diverged`` or ``bad-scores``.
+
+    Examples
+    --------
+    >>> import scorevi
+    >>> target = scorevi.examples.eight_schools()
+    >>> for step in scorevi.iterate(target, seed=0):
+    ...     if step.num_gradients >= 100:
+    ...         break
+    >>> step.q.mean.shape
+    (10,)
+    """
+    run = _make_run(
+        target, solver, max_gradients, max_seconds, batch_size, seed, initial, chunked=False
+    )
+    return _steps(run)
+
+
+def _steps(run: Run) -> Iterator[Step]:
+    for updates in run.updates():
+        for record in zip(*updates, strict=True):
+            yield Step(run.q, *record, info=run.info)
+    assert run.status is not None
+    if not run.status.ok:
+        raise FitError(run.status.explain())
+    if run.status == "interrupted":
+        raise KeyboardInterrupt
+
+
+def _make_run(
+    target: Any,
+    solver: str | Solver,
+    max_gradients: int | None,
+    max_seconds: float | None,
+    batch_size: int | None,
+    seed: Seed,
+    initial: Initial,
+    *,
+    chunked: bool,
+) -> Run:
+    target = as_target(target)
+    solver = make_solver(solver, batch_size)
+    size = solver.batch_size_for(target.dim)
+    if max_gradients is not None:
+        max_gradients = as_count("max_gradients", max_gradients)
+        if max_gradients < size:
+            raise ValueError(
+                f"`max_gradients` must be at least the batch size, {size}; got {max_gradients}."
+            )
+    if max_seconds is not None:
+        max_seconds = float(max_seconds)
+        if math.isnan(max_seconds) or max_seconds <= 0:
+            raise ValueError(f"`max_seconds` must be a positive number; got {max_seconds}.")
+    return Run(
+        target,
+        solver,
+        entropy=seed_entropy(seed),
+        initial=initial,
+        max_gradients=max_gradients,
+        max_seconds=max_seconds,
+        chunked=chunked,
+    )

@@ -1,0 +1,237 @@
+"""Every way to start: each returns a Gaussian and the pairs it paid for.
+
+The optimiser is SciPy's L-BFGS-B. Its evaluations are counted like all others, and it may spend at
+most half of what the budget has left, so that something remains for the fit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import ArrayLike
+
+from scorevi._arrays import Array, as_float_array
+from scorevi.evaluate import Evaluator, Exhausted
+from scorevi.gaussian import Gaussian
+
+Initial: TypeAlias = "Gaussian | str | ArrayLike | None"
+WAYS = ("mode", "laplace", "lbfgs")
+
+_MODE_SCALE = math.sqrt(0.1)
+"""The paper starts with covariance 0.1·I at the mode."""
+_MAX_SEARCH = 200
+_MAX_RESTARTS = 5
+
+
+class Pair(NamedTuple):
+    """A point and what the target said there: paid for, so worth keeping."""
+
+    theta: Array
+    score: Array
+    log_density: float
+
+
+class Start(NamedTuple):
+    """Where a fit begins."""
+
+    q: Gaussian
+    pairs: tuple[Pair, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class NoFinitePoint(Exception):
+    """No point with a finite score was found."""
+
+
+def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> Start:
+    """Return the start that ``initial`` asks for.
+
+    Parameters
+    ----------
+    initial
+        None for N(0, I); a Gaussian; a point, for an identity covariance around it; or
+        ``"mode"`` (0.1·I at the mode), ``"lbfgs"`` (the mode and the optimiser's inverse Hessian),
+        ``"laplace"`` (the mode and the inverse Hessian by differences of the score).
+    evaluator
+        The target with its budget.
+    rng
+        Used only if there is no finite score at the start and a point must be searched for.
+    """
+    dim = evaluator.target.dim
+    if initial is None:
+        return Start(Gaussian.standard(dim))
+    if isinstance(initial, Gaussian):
+        if initial.dim != dim:
+            raise ValueError(
+                f"`initial` must have the target's dimension, {dim}; got {initial.dim}."
+            )
+        return Start(initial)
+    if not isinstance(initial, str):
+        return Start(Gaussian(as_float_array("initial", initial, (dim,)), np.eye(dim), 0.0))
+    if initial not in WAYS:
+        raise ValueError(
+            f"`initial` must be None, a Gaussian, a point, or one of {', '.join(WAYS)}; "
+            f"got {initial!r}."
+        )
+    if not evaluator.target.has_log_density:
+        raise ValueError(
+            f"`initial={initial!r}` looks for the mode, which needs the log density. Pass "
+            "log_density= when making the target, or give `initial` a point or a Gaussian."
+        )
+    return _at_mode(initial, evaluator, rng)
+
+
+def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple[Gaussian, str]:
+    """Look for a place where the score is finite, around q.
+
+    Tries the mean, then draws on scales from a thousandth to a thousand times that of q. Returns a
+    Gaussian around the first point found, narrow enough that most of a few draws are finite too,
+    and a note. Raises :class:`NoFinitePoint`.
+    """
+    before = evaluator.spent
+    limit = min(_MAX_SEARCH, evaluator.remaining // 2)
+    exponents = [0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 3.0]
+    point, attempt = q.mean, 0
+    while not _is_finite(evaluator, point):
+        if evaluator.spent - before >= limit:
+            raise NoFinitePoint
+        scale = 10.0 ** exponents[attempt % len(exponents)]
+        point = q.mean + scale * (q.factor @ rng.standard_normal(q.dim))
+        attempt += 1
+    found = Gaussian(point, q.factor, q.log_det)
+    for _ in range(12):
+        tried = [_is_finite(evaluator, theta) for theta in found.sample(4, rng)]
+        if sum(tried) >= 2:
+            break
+        found = found.scaled(0.3)
+    spent = evaluator.spent - before
+    return found, (
+        f"the score was not finite at the start; moved to a point where it is, "
+        f"found after {spent} evaluations"
+    )
+
+
+def _is_finite(evaluator: Evaluator, theta: Array) -> bool:
+    score, log_density = evaluator.point(theta)
+    known = evaluator.target.has_log_density
+    return bool(np.isfinite(score).all()) and (not known or math.isfinite(log_density))
+
+
+def _at_mode(way: str, evaluator: Evaluator, rng: np.random.Generator) -> Start:
+    dim = evaluator.target.dim
+    notes: list[str] = []
+    reserve = evaluator.max_gradients
+    if reserve is not None:
+        # Half of what is left is kept back for the fit itself.
+        evaluator.max_gradients = evaluator.spent + (reserve - evaluator.spent) // 2
+    try:
+        ascent = _Ascent(evaluator)
+        point = np.zeros(dim)
+        if not ascent.visit(point):
+            moved, note = search(evaluator, Gaussian.standard(dim), rng)
+            notes.append(note)
+            point = moved.mean
+            ascent.visit(point)
+        inverse_hessian = ascent.climb(point)
+        if not ascent.converged:
+            notes.append(
+                f"the search for the mode ended before it converged, after "
+                f"{evaluator.spent} gradients"
+            )
+        mode = ascent.best
+        q = Gaussian(mode, _MODE_SCALE * np.eye(dim), dim * math.log(_MODE_SCALE))
+        if way != "mode" and inverse_hessian is not None:
+            q = Gaussian.from_moments(mode, inverse_hessian)
+        if way == "laplace":
+            q, note = _laplace(q, evaluator)
+            notes += [note] if note else []
+    finally:
+        evaluator.max_gradients = reserve
+    return Start(q, tuple(ascent.pairs), tuple(notes))
+
+
+class _Ascent:
+    """L-BFGS to a mode, keeping all it sees; a bad evaluation is a wall, not the end."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.pairs: list[Pair] = []
+        self.best: Array = np.zeros(evaluator.target.dim)
+        self.converged = False
+        self._highest = -math.inf
+        self._evaluator = evaluator
+
+    def visit(self, theta: Array) -> bool:
+        score, log_density = self._evaluator.point(theta)
+        if not (np.isfinite(score).all() and math.isfinite(log_density)):
+            return False
+        self.pairs.append(Pair(theta.copy(), score.copy(), log_density))
+        if log_density > self._highest:
+            self._highest, self.best = log_density, theta.copy()
+        return True
+
+    def climb(self, start: Array) -> Array | None:
+        """Return the inverse Hessian at the end, dense, or None if nothing was learnt of it."""
+        self._highest, self.best = -math.inf, start
+        inverse_hessian: Array | None = None
+        previous = -math.inf
+        for _ in range(_MAX_RESTARTS):
+            try:
+                result: Any = scipy.optimize.minimize(
+                    self._objective,
+                    self.best,
+                    jac=True,
+                    method="L-BFGS-B",
+                    options={"maxiter": 1000, "maxfun": 10**9, "ftol": 1e-12, "maxcor": 20},
+                )
+            except Exhausted:
+                return inverse_hessian
+            if result.hess_inv.n_corrs:
+                inverse_hessian = np.asarray(result.hess_inv.todense(), dtype=np.float64)
+            # A line search that ran into a wall may end far from a mode: go on from the best.
+            gain = self._highest - previous
+            previous = self._highest
+            self.converged = bool(result.success)
+            if self.converged or gain <= 1e-9 * (1.0 + abs(previous)):
+                break
+        return inverse_hessian
+
+    def _objective(self, theta: Array) -> tuple[float, Array]:
+        if self.visit(theta):
+            return -self.pairs[-1].log_density, -self.pairs[-1].score
+        # The line search interpolates: a finite, high wall sloping back the way it came.
+        away = theta - self.best
+        height = max(1.0, abs(self._highest))
+        slope = height / max(float(away @ away), 1e-300)
+        return -self._highest + height, slope * away
+
+
+def _laplace(q: Gaussian, evaluator: Evaluator) -> tuple[Gaussian, str]:
+    """Refine q by central differences of the score along its own axes: 2·D gradients.
+
+    In whitened coordinates the Hessian is near −I whatever the scales, so one step size serves.
+    """
+    step = float(np.finfo(np.float64).eps) ** (1 / 3)
+    offsets = step * np.concatenate([np.eye(q.dim), -np.eye(q.dim)])
+    if evaluator.remaining < len(offsets):
+        return q, (
+            f"the Laplace approximation needs {len(offsets)} more gradients than the half of the "
+            "budget that a start may spend; the L-BFGS inverse Hessian is used instead"
+        )
+    evaluation = evaluator(q.unwhiten(offsets))
+    good = evaluator.usable(evaluation)
+    evaluator.note_bad(q.unwhiten(offsets), evaluation, good)
+    if not good.all():
+        return q, "the Hessian could not be computed: some scores near the mode are not finite"
+    white = q.whiten_score(evaluation.score)
+    curvature = (white[q.dim :] - white[: q.dim]) / (2.0 * step)
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    flat = values <= 1e-8
+    note = ""
+    if flat.any():
+        note = f"the Hessian at the mode is not negative definite in {int(flat.sum())} directions"
+        values = np.where(flat, 1.0, values)
+    root = vectors / np.sqrt(values)
+    return q.moved(np.zeros(q.dim), root, -0.5 * float(np.log(values).sum())), note

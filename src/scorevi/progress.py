@@ -1,0 +1,69 @@
+"""The progress bar."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+Show = Callable[[int, Sequence[float], Sequence[float]], None]
+
+_REFRESH_SECONDS = 0.1
+
+
+@contextmanager
+def progress_bar(total: int, wanted: bool | None) -> Iterator[Show]:
+    """Open a bar on standard error that counts gradients; a no-op if it is not wanted.
+
+    Parameters
+    ----------
+    total
+        The number of gradients that make the bar full.
+    wanted
+        True, False, or None for only where a person is watching: a terminal or a notebook.
+    """
+    if wanted is False:
+        yield _show_nothing
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if wanted is None and not (console.is_terminal or console.is_jupyter):
+        yield _show_nothing
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("fitting"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("gradients"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[quality]}"),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("fit", total=total, quality="")
+        shown = 0.0
+        latest = (0, "")
+
+        def show(spent: int, elbo: Sequence[float], fisher: Sequence[float]) -> None:
+            nonlocal shown, latest
+            now = time.perf_counter()
+            if fisher:
+                latest = (spent, _quality(elbo[-1], fisher[-1]))
+            if now - shown >= _REFRESH_SECONDS:
+                shown = now
+                bar.update(task, completed=latest[0], quality=latest[1])
+
+        yield show
+        bar.update(task, completed=latest[0], quality=latest[1])
+
+
+def _show_nothing(spent: int, elbo: Sequence[float], fisher: Sequence[float]) -> None:
+    del spent, elbo, fisher
+
+
+def _quality(elbo: float, fisher: float) -> str:
+    text = f"Fisher residual {fisher:.2g}"
+    return text if math.isnan(elbo) else f"ELBO {elbo:.2f}  {text}"

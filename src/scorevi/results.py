@@ -1,0 +1,209 @@
+"""What a fit gives back: the approximation, how it was reached, and draws by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+
+from scorevi._arrays import Array, Seed, as_count
+from scorevi._version import __version__
+from scorevi.evaluate import BadScores
+from scorevi.gaussian import Gaussian
+from scorevi.status import FitError, Status
+from scorevi.targets.base import Constrain, Parameter, labels, split
+
+_SUMMARY_DRAWS = 10_000
+_INTERVAL = (0.05, 0.95)
+
+
+class Trace(NamedTuple):
+    """The course of a fit, one entry per update.
+
+    ``elbo`` and ``fisher`` are estimates, from the batch of that update alone, for the q that the
+    batch was drawn from; they cost nothing extra. ``elbo`` is NaN where the target has no
+    log density.
+    """
+
+    num_gradients: Array
+    """Gradients spent when the update was done, those of the start included."""
+    seconds: Array
+    """Seconds since the fit began; within a compiled chunk, interpolated."""
+    elbo: Array
+    """Estimates of E_q[log p − log q]."""
+    fisher: Array
+    """|h + z|²/D, averaged over the batch: zero if and only if q = p."""
+
+
+class Summary(NamedTuple):
+    """A line of the table of parameters."""
+
+    name: str
+    mean: float
+    sd: float
+    lower: float
+    """The 5 % quantile."""
+    upper: float
+    """The 95 % quantile."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted Gaussian and the story of the fit.
+
+    Made by :func:`scorevi.fit` and :func:`scorevi.load`. A fit of which no update was ever made
+    has no moments and no draws to give: asking for them raises :class:`scorevi.FitError`.
+    """
+
+    q: Gaussian
+    """The approximation; the start, if no update was made."""
+    status: Status
+    """How the fit ended."""
+    trace: Trace
+    """Gradients, seconds, ELBO and Fisher residual of each update."""
+    num_gradients: int
+    """Gradient evaluations spent, those of the start included."""
+    num_updates: int
+    """Updates made."""
+    seconds: float
+    """Wall time."""
+    solver: str
+    """The solver with its settings, as text."""
+    seed: int
+    """The seed, also where none was given."""
+    parameters: tuple[Parameter, ...]
+    """Names and shapes of the unconstrained parameters."""
+    bad_scores: BadScores = field(default_factory=BadScores)
+    """Points at which there was no usable score."""
+    notes: tuple[str, ...] = ()
+    """What else the user should know."""
+    version: str = __version__
+    """The version of scorevi that made the fit."""
+    constrain: Constrain | None = field(default=None, repr=False)
+    """The target's map to constrained values."""
+    saved_summary: tuple[Summary, ...] = field(default=(), repr=False)
+    """The table as it was when the fit was saved; empty for a fit fresh from ``fit``."""
+
+    @property
+    def dim(self) -> int:
+        """The number of unconstrained dimensions."""
+        return self.q.dim
+
+    @property
+    def mean(self) -> Array:
+        """The mean of the approximation, shape (D,)."""
+        return self._fitted.mean
+
+    @property
+    def covariance(self) -> Array:
+        """The covariance of the approximation, shape (D, D)."""
+        return self._fitted.covariance
+
+    @cached_property
+    def elbo(self) -> float:
+        """The ELBO: the mean of the last updates' estimates, at most 50 and a quarter of all.
+
+        NaN where the target has no log density.
+        """
+        return self._recent(self.trace.elbo)
+
+    @cached_property
+    def fisher(self) -> float:
+        """The Fisher residual |h + z|²/D: the mean over the same updates as the ELBO."""
+        return self._recent(self.trace.fisher)
+
+    def sample(self, size: int = 1000, seed: Seed = None) -> Array:
+        """Draw from the approximation, on the unconstrained space, shape (size, D)."""
+        return self._fitted.sample(size, seed)
+
+    def draws(self, size: int = 1000, seed: Seed = None) -> dict[str, Array]:
+        """Draw named, constrained parameters: a dict from name to array (size, *shape).
+
+        Examples
+        --------
+        >>> import scorevi
+        >>> fit = scorevi.fit(scorevi.examples.eight_schools())
+        >>> {name: values.shape for name, values in fit.draws(5, seed=1).items()}
+        {'mu': (5,), 'tau': (5,), 'theta': (5, 8)}
+        """
+        if self.constrain is None and self.saved_summary:
+            raise ValueError(
+                "The fit was loaded without its model, so draws cannot be put on the constrained "
+                "scale. Use scorevi.load(path, target=...), or `sample` for unconstrained draws."
+            )
+        theta = self.sample(as_count("size", size), seed)
+        if self.constrain is None:
+            return split(theta, self.parameters)
+        return {name: np.asarray(value) for name, value in self.constrain(theta).items()}
+
+    @cached_property
+    def summary(self) -> tuple[Summary, ...]:
+        """Mean, sd and 90 % interval of each parameter on the constrained scale, by name.
+
+        Exact where the parameters are unconstrained; else from 10,000 draws of a fixed seed.
+        """
+        if self.saved_summary:
+            return self.saved_summary
+        if self.constrain is None:
+            return tuple(self._exact_summary())
+        rows = []
+        for name, values in self.draws(_SUMMARY_DRAWS, seed=0).items():
+            flat = values.reshape(len(values), -1)
+            lower, upper = np.quantile(flat, _INTERVAL, axis=0)
+            columns = (flat.mean(axis=0), flat.std(axis=0), lower, upper)
+            for label, *row in zip(labels(name, values.shape[1:]), *columns, strict=True):
+                rows.append(Summary(label, *map(float, row)))
+        return tuple(rows)
+
+    def raise_for_status(self) -> Fit:
+        """Return the fit itself, or raise :class:`scorevi.FitError` if it failed."""
+        if not self.status.ok or self.num_updates == 0:
+            raise FitError(self.status.explain(), self)
+        return self
+
+    def to_arviz(self, draws: int = 1000, seed: Seed = None) -> Any:
+        """Return draws as ArviZ takes them: InferenceData (0.x) or DataTree (1.x)."""
+        from scorevi.export import to_arviz
+
+        return to_arviz(self, draws, seed)
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything but the model's functions to a ``.npz`` file; returns its path."""
+        from scorevi.storage import save
+
+        return save(self, path)
+
+    def __str__(self) -> str:
+        elbo = "" if math.isnan(self.elbo) else f", ELBO {self.elbo:.4g}"
+        return (
+            f"Fit of {self.dim} dimensions by {self.solver}: {self.num_gradients} gradients, "
+            f"{self.seconds:.2g} s{elbo}, Fisher residual {self.fisher:.3g}; {self.status}"
+        )
+
+    @property
+    def _fitted(self) -> Gaussian:
+        if self.num_updates == 0:
+            raise FitError(
+                "No update was made, so there is nothing fitted to return "
+                f"(fit.q holds the start). {self.status.explain()}",
+                self,
+            )
+        return self.q
+
+    def _recent(self, estimates: Array) -> float:
+        count = min(50, math.ceil(len(estimates) / 4))
+        return float(np.mean(estimates[-count:])) if count else math.nan
+
+    def _exact_summary(self) -> list[Summary]:
+        q = self._fitted
+        low, high = scipy.special.ndtri(_INTERVAL)
+        names = [label for name, shape in self.parameters for label in labels(name, shape)]
+        return [
+            Summary(name, float(m), float(s), float(m + low * s), float(m + high * s))
+            for name, m, s in zip(names, q.mean, q.sd, strict=True)
+        ]

@@ -1,0 +1,43 @@
+"""The algorithms, one a file, and the table they are chosen from by name."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from scorevi._arrays import as_count
+from scorevi.solvers.base import Batch, Solver, State
+from scorevi.solvers.gsm import GSM
+
+__all__ = ["GSM", "SOLVERS", "Batch", "Solver", "State", "make_solver"]
+
+SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM}
+"""Name → a function that makes the solver with its default settings."""
+
+
+def make_solver(solver: str | Solver, batch_size: int | None = None) -> Solver:
+    """Return the solver of a name or a configured object, with the batch size if given.
+
+    Examples
+    --------
+    >>> make_solver("gsm", batch_size=3)
+    GSM(batch_size=3)
+    """
+    if isinstance(solver, str):
+        if solver not in SOLVERS:
+            known = ", ".join(repr(name) for name in SOLVERS)
+            raise ValueError(f"`solver` must be one of {known}, or an object; got {solver!r}.")
+        solver = SOLVERS[solver]()
+    elif not isinstance(solver, Solver) or isinstance(solver, type):
+        raise ValueError(
+            "`solver` must be a name or a configured solver such as scorevi.GSM(batch_size=2); "
+            f"got {getattr(solver, '__name__', type(solver).__name__)}."
+        )
+    if batch_size is None:
+        return solver
+    settings: Any = solver
+    replaced: Solver = dataclasses.replace(
+        settings, batch_size=as_count("batch_size", batch_size, optional=True)
+    )
+    return replaced

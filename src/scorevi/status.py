@@ -1,0 +1,84 @@
+"""How a fit ended, in words a person can act on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scorevi.results import Fit
+
+_ADVICE = {
+    "budget": (
+        "Look at the trace: if the ELBO is still rising or the Fisher residual still falling, "
+        "raise max_gradients."
+    ),
+    "time": "Raise max_seconds, or make the score faster.",
+    "interrupted": "The fit holds what was reached; run it again to go on.",
+    "diverged": (
+        "Likely causes: an improper or flat posterior (a parameter without a prior), a score of "
+        "the wrong sign, or a score that is not the gradient of one function. Check the score "
+        "against finite differences of the log density, and the priors."
+    ),
+    "bad-scores": (
+        "Likely causes: parameters that leave their support (work on the unconstrained scale), "
+        "overflow in exp or division by zero, or a start far from the posterior "
+        "(pass initial= a point where the model makes sense)."
+    ),
+}
+
+
+class Status(str):
+    """The way a fit ended: a word to compare with, its cause, and what to do about it.
+
+    Attributes
+    ----------
+    cause
+        What happened, with figures.
+    advice
+        What to do next.
+    ok
+        Whether the fit may be looked at as a fit at all.
+
+    Examples
+    --------
+    >>> status = Status("budget", "2000 of 2000 gradients were spent")
+    >>> status == "budget", status.ok
+    (True, True)
+    """
+
+    __slots__ = ("advice", "cause")
+    cause: str
+    advice: str
+
+    def __new__(cls, word: str, cause: str) -> Status:
+        """Build from one of the known words and the cause in words."""
+        if word not in _ADVICE:
+            raise ValueError(f"`word` must be one of {', '.join(_ADVICE)}; got {word!r}.")
+        status = super().__new__(cls, word)
+        status.cause = cause
+        status.advice = _ADVICE[word]
+        return status
+
+    @property
+    def ok(self) -> bool:
+        """False where the run failed: ``diverged`` or ``bad-scores``."""
+        return self not in ("diverged", "bad-scores")
+
+    def explain(self) -> str:
+        """Return word, cause and advice as one line."""
+        return f"{self}: {self.cause}. {self.advice}"
+
+    def __getnewargs__(self) -> tuple[str, str]:
+        return str(self), self.cause
+
+
+class FitError(RuntimeError):
+    """A fit failed; ``error.fit`` holds what there was when it did, if anything."""
+
+    def __init__(self, message: str, fit: Fit | None = None) -> None:
+        super().__init__(message)
+        self.fit = fit
+
+
+class FitWarning(UserWarning):
+    """A fit ended in a way that should not pass unread."""

@@ -1,0 +1,129 @@
+"""Fits on disk: a ``.npz`` of plain arrays and one JSON text. Nothing read is ever executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scorevi.evaluate import BadScore, BadScores
+from scorevi.gaussian import Gaussian
+from scorevi.results import Fit, Summary, Trace
+from scorevi.status import Status
+from scorevi.targets import as_target
+from scorevi.targets.base import Parameter
+
+_FORMAT = "scorevi-fit-1"
+
+
+def save(fit: Fit, path: str | Path) -> Path:
+    """Write a fit; see :meth:`scorevi.Fit.save`. The file appears whole or not at all."""
+    path = Path(path)
+    if path.suffix != ".npz":
+        path = path.with_name(path.name + ".npz")
+    if not path.parent.is_dir():
+        raise ValueError(f"`path` must lie in an existing folder; there is no {path.parent}.")
+    meta = {
+        "format": _FORMAT,
+        "version": fit.version,
+        "status": [str(fit.status), fit.status.cause],
+        "num_gradients": fit.num_gradients,
+        "num_updates": fit.num_updates,
+        "seconds": fit.seconds,
+        "solver": fit.solver,
+        "seed": fit.seed,
+        "parameters": [[parameter.name, list(parameter.shape)] for parameter in fit.parameters],
+        "constrained": fit.constrain is not None,
+        "bad_scores": dict(fit.bad_scores.counts),
+        "bad_examples": [[bad.cause, bad.detail] for bad in fit.bad_scores.examples],
+        "notes": list(fit.notes),
+        "summary": [list(row) for row in fit.summary] if fit.num_updates else [],
+    }
+    arrays: dict[str, Any] = {
+        "meta": np.array(json.dumps(meta)),
+        "mean": fit.q.mean,
+        "factor": fit.q.factor,
+        "log_det": np.array(fit.q.log_det),
+        "bad_points": np.array([bad.point for bad in fit.bad_scores.examples]),
+        **{f"trace_{name}": values for name, values in fit.trace._asdict().items()},
+    }
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    except OSError as error:
+        raise ValueError(f"`path` must be writable; {path.parent} is not: {error}.") from None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise ValueError(f"`path` could not be written: {error}.") from None
+    return path
+
+
+def load(path: str | Path, target: Any = None) -> Fit:
+    """Read a fit that was saved with :meth:`scorevi.Fit.save`.
+
+    Parameters
+    ----------
+    path
+        The ``.npz`` file.
+    target
+        The target that was fitted. Needed only for draws on the constrained scale, because
+        functions are not saved.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"`path` must be a file; there is none at {path}.")
+    foreign = f"`path` must be a file written by Fit.save; {path} is not"
+    try:
+        with np.load(path, allow_pickle=False) as data:
+            arrays = {name: data[name] for name in data.files}
+        meta = json.loads(str(arrays["meta"]))
+        if meta["format"] != _FORMAT:
+            raise ValueError(f"it has the format {meta['format']!r}, not {_FORMAT!r}")
+        fit = _assemble(arrays, meta)
+    except (OSError, EOFError, zipfile.BadZipFile, ValueError, KeyError, TypeError) as error:
+        reason = f"{error}" if isinstance(error, ValueError) else type(error).__name__
+        raise ValueError(f"{foreign}, or it is damaged ({reason}).") from None
+    if target is None:
+        return fit
+    target = as_target(target)
+    if target.parameters != fit.parameters:
+        raise ValueError("`target` must be the one that was fitted; its parameters differ.")
+    object.__setattr__(fit, "constrain", target.constrain)
+    return fit
+
+
+def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
+    factor, mean = arrays["factor"], arrays["mean"]
+    dim = len(mean)
+    if factor.shape != (dim, dim) or not (np.isfinite(factor).all() and np.isfinite(mean).all()):
+        raise ValueError("its mean and factor do not make a Gaussian")
+    examples = [
+        BadScore(point, cause, detail)
+        for point, (cause, detail) in zip(arrays["bad_points"], meta["bad_examples"], strict=True)
+    ]
+    return Fit(
+        q=Gaussian(mean, factor, float(arrays["log_det"])),
+        status=Status(*meta["status"]),
+        trace=Trace(*(arrays[f"trace_{name}"] for name in Trace._fields)),
+        num_gradients=meta["num_gradients"],
+        num_updates=meta["num_updates"],
+        seconds=meta["seconds"],
+        solver=meta["solver"],
+        seed=meta["seed"],
+        parameters=tuple(Parameter(name, tuple(shape)) for name, shape in meta["parameters"]),
+        bad_scores=BadScores(Counter(meta["bad_scores"]), examples),
+        notes=tuple(meta["notes"]),
+        version=meta["version"],
+        saved_summary=tuple(Summary(*row) for row in meta["summary"])
+        if meta["constrained"]
+        else (),
+    )

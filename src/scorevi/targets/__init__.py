@@ -1,0 +1,51 @@
+"""Where scores come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scorevi.targets.base import Evaluation, Failure, Parameter, Target
+from scorevi.targets.function import FunctionTarget, from_function
+from scorevi.targets.jax import JaxTarget, from_jax
+
+__all__ = [
+    "Evaluation",
+    "Failure",
+    "FunctionTarget",
+    "JaxTarget",
+    "Parameter",
+    "Target",
+    "as_target",
+    "from_function",
+    "from_jax",
+]
+
+
+def as_target(thing: Any) -> Target:
+    """Turn what a user hands to ``fit`` into a target.
+
+    A target is taken as it is. Any object with ``dim`` and a method ``score``, and perhaps
+    ``log_density``, becomes one; a :class:`~scorevi.Gaussian` is such an object.
+
+    Examples
+    --------
+    >>> from scorevi import Gaussian
+    >>> as_target(Gaussian.standard(3)).has_log_density
+    True
+    """
+    if isinstance(thing, Target):
+        return thing
+    if hasattr(thing, "dim") and callable(getattr(thing, "score", None)):
+        log_density = getattr(thing, "log_density", None)
+        return from_function(
+            thing.score, thing.dim, log_density, getattr(thing, "names", None)
+        )
+    if callable(thing):
+        raise ValueError(
+            "`target` is a plain function, whose dimension is not known. Wrap it: "
+            "scorevi.from_jax(log_density, dim) or scorevi.from_function(score, dim)."
+        )
+    raise ValueError(
+        "`target` must be a target, made by scorevi.from_function or scorevi.from_jax, or an "
+        f"object with `dim` and `score`; got {type(thing).__name__}."
+    )

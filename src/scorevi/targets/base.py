@@ -1,0 +1,133 @@
+"""What a target is: where scores come from, and what the numbers mean to the user."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+
+from scorevi._arrays import Array, as_count
+
+Names: TypeAlias = "Sequence[str] | Mapping[str, int | tuple[int, ...]] | str | None"
+Constrain: TypeAlias = Callable[[Array], Mapping[str, Array]]
+"""Maps unconstrained draws (n, D) to named values, each of shape (n, *shape)."""
+
+
+class Parameter(NamedTuple):
+    """A named array of unconstrained values, a stretch of the vector theta."""
+
+    name: str
+    shape: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return int(np.prod(self.shape, dtype=int))
+
+
+class Failure(NamedTuple):
+    """Why there is no score at a point."""
+
+    cause: str
+    detail: str
+
+
+class Evaluation(NamedTuple):
+    """What a target says about a batch of n points.
+
+    A row of which the evaluation failed is NaN in ``score`` and has an entry in ``failures``.
+    """
+
+    score: Array
+    log_density: Array | None
+    failures: Mapping[int, Failure] = {}
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A posterior, up to its normalising constant, on an unconstrained space of ``dim``."""
+
+    @property
+    def dim(self) -> int:
+        """The number of unconstrained dimensions, D."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The names and shapes that the vector theta is made of, in order."""
+
+    @property
+    def has_log_density(self) -> bool:
+        """Whether evaluations carry the log density with the score."""
+
+    @property
+    def constrain(self) -> Constrain | None:
+        """The map to what the user calls the parameters; None where theta itself is that."""
+
+    def evaluate(self, theta: Array) -> Evaluation:
+        """Evaluate the score, and the log density if known, at the rows of theta (n, D)."""
+
+
+def parse_names(names: Names, dim: int) -> tuple[Parameter, ...]:
+    """Read the ``names`` argument of the target constructors.
+
+    Examples
+    --------
+    >>> parse_names(None, 3)
+    (Parameter(name='theta', shape=(3,)),)
+    >>> parse_names(["mu", "tau"], 2)
+    (Parameter(name='mu', shape=()), Parameter(name='tau', shape=()))
+    >>> parse_names({"mu": (), "theta": 8}, 9)
+    (Parameter(name='mu', shape=()), Parameter(name='theta', shape=(8,)))
+    """
+    if names is None:
+        return (Parameter("theta", (dim,)),)
+    if isinstance(names, str):
+        return (Parameter(names, (dim,)),)
+    if isinstance(names, Mapping):
+        parameters = tuple(Parameter(str(name), _shape(shape)) for name, shape in names.items())
+    else:
+        parameters = tuple(Parameter(str(name)) for name in names)
+    labels = [parameter.name for parameter in parameters]
+    if len(set(labels)) < len(labels):
+        twice = sorted({label for label in labels if labels.count(label) > 1})
+        raise ValueError(f"`names` must be distinct; {', '.join(twice)} occurs more than once.")
+    total = sum(parameter.size for parameter in parameters)
+    if total != dim:
+        raise ValueError(
+            f"`names` must name {dim} values, the dimension of the target; got {total}. "
+            "Give a list of one name per value, or a dict from name to shape."
+        )
+    return parameters
+
+
+def split(theta: Array, parameters: Sequence[Parameter]) -> dict[str, Array]:
+    """Cut rows (n, D) into the named arrays, each of shape (n, *shape)."""
+    ends = list(itertools.accumulate(parameter.size for parameter in parameters))
+    return {
+        parameter.name: theta[:, end - parameter.size : end].reshape(len(theta), *parameter.shape)
+        for parameter, end in zip(parameters, ends, strict=True)
+    }
+
+
+def labels(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Return one label per entry of a named array, in row-major order.
+
+    Examples
+    --------
+    >>> labels("beta", (2, 2))
+    ['beta[0,0]', 'beta[0,1]', 'beta[1,0]', 'beta[1,1]']
+    """
+    if shape == ():
+        return [name]
+    return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def check_dim(dim: Any) -> int:
+    """Check a user's ``dim``."""
+    return as_count("dim", dim)
+
+
+def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
