@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
 AnyArray: TypeAlias = Any
 """An array of NumPy or of JAX: solvers are written once for both."""
 

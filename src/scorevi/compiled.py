@@ -15,13 +15,13 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi._extras import require
-from scorevi.diagnostics import elbo_terms, fisher_residuals, is_sound
+from scorevi.diagnostics import elbo_estimate, fisher_residual, is_sound
 from scorevi.gaussian import Gaussian
 from scorevi.solvers.base import Batch, Solver
 from scorevi.targets.base import Evaluation
 from scorevi.targets.jax import JaxTarget
 
-_NOISE_ENTRIES = 1 << 19
+_NOISE_ENTRIES = 1 << 18
 
 
 class LoopResult(NamedTuple):
@@ -39,19 +39,19 @@ class Loop:
 
     def __init__(self, target: JaxTarget, solver: Solver, batch_size: int) -> None:
         self.batch_size = batch_size
-        self.max_steps = max(1, min(4096, _NOISE_ENTRIES // (batch_size * target.dim)))
+        self.max_steps = max(1, min(2048, _NOISE_ENTRIES // (batch_size * target.dim)))
+        self._noise = np.zeros((self.max_steps * batch_size, target.dim))
         key = (solver, batch_size)
         if key not in target.loops:
             target.loops[key] = _build(target, solver, batch_size, self.max_steps)
         self._run: Callable[..., Any] = target.loops[key]
 
-    def __call__(
-        self, state: Any, noise: Array, steps: int, log_det_at_start: float
-    ) -> LoopResult:
-        """Take up to ``steps`` steps; ``noise`` holds max_steps·batch_size rows."""
+    def __call__(self, state: Any, noise: Array, steps: int, log_det_at_start: float) -> LoopResult:
+        """Take up to ``steps`` steps; ``noise`` holds steps·batch_size rows."""
         jax = require("jax")
+        self._noise[: len(noise)] = noise
         with jax.enable_x64(True):
-            result = self._run(state, noise, steps, log_det_at_start)
+            result = self._run(state, self._noise, steps, log_det_at_start)
             state, done, elbo, fisher, log_density, score = jax.tree.map(np.asarray, result)
         done = int(done)
         failed = None if done == steps else Evaluation(score, log_density)
@@ -81,8 +81,8 @@ def _build(
             theta = state.q.unwhiten(z)
             log_density, score = target.log_density_and_score(theta)
             white = state.q.whiten_score(score)
-            elbo = elbo_terms(z, log_density, state.q.log_det).mean()
-            fisher = fisher_residuals(z, white).mean()
+            elbo = elbo_estimate(z, log_density, state.q.log_det)
+            fisher = fisher_residual(z, white)
             new, _ = solver.step(state, Batch(z, theta, score, white, log_density))
             good = jnp.isfinite(elbo + fisher) & is_sound(new.q, log_det_at_start)
             state = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)

@@ -16,7 +16,7 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi.compiled import Loop
-from scorevi.diagnostics import elbo_terms, fisher_residuals, is_sound
+from scorevi.diagnostics import elbo_estimate, fisher_residual, is_sound
 from scorevi.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, NoFinitePoint, search, start
@@ -37,6 +37,18 @@ class Updates(NamedTuple):
     seconds: list[float]
     elbo: list[float]
     fisher: list[float]
+
+    @classmethod
+    def none(cls) -> Updates:
+        """Return no records."""
+        return cls([], [], [], [])
+
+    def extend(self, more: Updates) -> None:
+        """Append the records of later updates."""
+        self.num_gradients.extend(more.num_gradients)
+        self.seconds.extend(more.seconds)
+        self.elbo.extend(more.elbo)
+        self.fisher.extend(more.fisher)
 
 
 class _NoStart(Exception):
@@ -100,7 +112,10 @@ class Run:
         try:
             self._start()
             while self.status is None:
-                yield self._advance()
+                # What is not finite is looked for and counted; it need not be warned of as well.
+                with np.errstate(all="ignore"):
+                    updates = self._advance()
+                yield updates
         except Exhausted:
             self.status = self._out_of_budget()
         except NoFinitePoint:
@@ -138,7 +153,7 @@ class Run:
         before = self.seconds
         size = self.batch_size
         steps = int(min(self._chunk, loop.max_steps, self.evaluator.remaining // size))
-        noise = self.noise.rows(self.noise.position, loop.max_steps * size)
+        noise = self.noise.rows(self.noise.position, steps * size)
         result = loop(self._state, noise, steps, self._log_det_at_start)
         done = len(result.elbo)
         first = self.evaluator.spent
@@ -156,26 +171,23 @@ class Run:
         )
         if result.failed is None:
             return updates
-        careful = self._step(result.failed)
-        return Updates(*(a + b for a, b in zip(updates, careful, strict=True)))
+        updates.extend(self._step(result.failed))
+        return updates
 
     def _step(self, evaluation: Evaluation | None) -> Updates:
         """Take one step; ``evaluation`` is the batch's if it is already known and paid for."""
-        batch = self._batch(evaluation)
-        z = batch.z
-        fisher = float(fisher_residuals(z, batch.whitened_score).sum()) / len(z)
+        batch, fisher = self._batch(evaluation)
         elbo = math.nan
         if batch.log_density is not None:
-            elbo = float(elbo_terms(z, batch.log_density, self.q.log_det).sum()) / len(z)
+            elbo = float(elbo_estimate(batch.z, batch.log_density, self.q.log_det))
         try:
-            with np.errstate(all="ignore"):
-                state, self.info = self.solver.step(self._state, batch)
+            state, self.info = self.solver.step(self._state, batch)
         except np.linalg.LinAlgError as error:
             self.status = self._diverged(f"the update failed ({error})")
-            return Updates([], [], [], [])
+            return Updates.none()
         self._accept(state, 1)
         if self.status is not None:
-            return Updates([], [], [], [])
+            return Updates.none()
         return Updates([self.evaluator.spent], [self.seconds], [elbo], [fisher])
 
     def _accept(self, state: Any, updates: int) -> None:
@@ -184,48 +196,57 @@ class Run:
             self._state, self.q = state, state.q
             self.num_updates += updates
         else:
-            change = float(state.q.log_det) - self._log_det_at_start
-            verb = "grown" if change > 0 else "shrunk"
+            growth = float(state.q.log_det) - self._log_det_at_start
+            finite = math.isfinite(growth + float(state.q.mean @ state.q.mean))
+            verb = "grown" if growth > 0 else "shrunk"
             self.status = self._diverged(
                 f"the approximation has {verb} by more than 1e15 in each dimension"
-                if math.isfinite(change)
+                if finite
                 else "an update was not finite"
             )
 
-    def _batch(self, evaluation: Evaluation | None) -> Batch:
-        """Return a full batch of draws with good scores, redrawing those that have none."""
-        q, size = self.q, self.batch_size
-        z = self.noise.take(size)
-        theta = q.unwhiten(z)
+    def _batch(self, evaluation: Evaluation | None) -> tuple[Batch, float]:
+        """Return a full batch of draws with good scores, and its Fisher residual.
+
+        Draws whose score is bad are dropped, counted and drawn anew.
+        """
+        z = self.noise.take(self.batch_size)
+        theta = self.q.unwhiten(z)
         if evaluation is None:
             evaluation = self.evaluator(theta)
         else:
-            self.evaluator.spent += size
-        score, log_density = evaluation.score, evaluation.log_density
-        white = self._whiten(score)
+            self.evaluator.spent += self.batch_size
+        score, log_density, _ = evaluation
+        white = self.q.whiten_score(score)
+        fisher = float(fisher_residual(z, white))
         # A sum is finite only if all its terms are: one test for the usual case.
-        sum_of_squares = float(np.vdot(white, white))
-        if math.isfinite(sum_of_squares) and (
+        if math.isfinite(fisher) and (
             log_density is None or math.isfinite(float(log_density.sum()))
         ):
-            return Batch(z, theta, score, white, log_density)
-        parts = [self._good_rows(z, theta, evaluation)]
-        while (missing := size - sum(len(part.z) for part in parts)) > 0:
-            nothing_good_yet = self.num_updates == 0 and missing == size
+            return Batch(z, theta, score, white, log_density), fisher
+        return self._redrawn(self._good_rows(z, theta, evaluation))
+
+    def _redrawn(self, batch: Batch) -> tuple[Batch, float]:
+        """Fill up a batch of which some draws were dropped."""
+        while (missing := self.batch_size - len(batch.z)) > 0:
+            nothing_good_yet = self.num_updates == 0 and len(batch.z) == 0
             if nothing_good_yet and self.evaluator.bad.total >= _TRIES_BEFORE_SEARCH:
-                return self._batch_elsewhere()
+                q, note = search(self.evaluator, self.q, self._rng)
+                self.notes.append(note)
+                self._begin(q)
+                return self._batch(None)
             z = self.noise.take(missing)
             theta = self.q.unwhiten(z)
-            parts.append(self._good_rows(z, theta, self.evaluator(theta)))
-        columns = zip(*parts, strict=True)
-        return Batch(*(None if c[0] is None else np.concatenate(c) for c in columns))
+            more = self._good_rows(z, theta, self.evaluator(theta))
+            columns = zip(batch, more, strict=True)
+            batch = Batch(*(None if a is None else np.concatenate([a, b]) for a, b in columns))
+        return batch, float(fisher_residual(batch.z, batch.whitened_score))
 
     def _good_rows(self, z: Array, theta: Array, evaluation: Evaluation) -> Batch:
-        score, log_density = evaluation.score, evaluation.log_density
-        white = self._whiten(score)
-        with np.errstate(all="ignore"):
-            good = self.evaluator.usable(evaluation)
-            good &= np.isfinite(np.vecdot(white, white))
+        score, log_density, _ = evaluation
+        white = self.q.whiten_score(score)
+        good = self.evaluator.usable(evaluation)
+        good &= np.isfinite(np.vecdot(white, white))
         self.evaluator.note_bad(theta, evaluation, good)
         return Batch(
             z[good],
@@ -235,18 +256,16 @@ class Run:
             None if log_density is None else log_density[good],
         )
 
-    def _whiten(self, score: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return np.asarray(self.q.whiten_score(score))
-
-    def _batch_elsewhere(self) -> Batch:
-        """Nothing was finite where the run began: move, and draw the first batch there."""
-        q, note = search(self.evaluator, self.q, self._rng)
-        self.notes.append(note)
-        self._begin(q)
-        return self._batch(None)
-
     def _out_of_budget(self) -> Status:
+        if self.num_updates == 0:
+            word = "time" if self.evaluator.late else "budget"
+            bad = self.evaluator.bad
+            return Status(
+                word,
+                f"it ended before the first update, after {self.evaluator.spent} gradients"
+                + (f" with {bad.describe()}" if bad.total else ""),
+                "Allow more gradients or time, or choose a start that costs less.",
+            )
         if self.evaluator.late:
             return Status("time", f"the time ran out after {self._so_far()}")
         return Status("budget", f"the budget was spent: {self._so_far()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array
+from scorevi._arrays import Array, Mask
 from scorevi.targets.base import Evaluation, Failure, Target
 from scorevi.targets.function import failure
 
@@ -24,6 +25,15 @@ class Exhausted(Exception):
 
 class TooManyBadScores(Exception):
     """Nearly all recent scores were bad."""
+
+
+class Pair(NamedTuple):
+    """A point and what the target said there: paid for, so worth keeping."""
+
+    theta: Array
+    score: Array
+    log_density: float
+    """NaN where the target has none."""
 
 
 class BadScore(NamedTuple):
@@ -103,7 +113,7 @@ class Evaluator:
     @property
     def remaining(self) -> float:
         """How many gradients are left; infinite without a limit."""
-        return float("inf") if self.max_gradients is None else self.max_gradients - self.spent
+        return math.inf if self.max_gradients is None else self.max_gradients - self.spent
 
     @property
     def late(self) -> bool:
@@ -124,23 +134,27 @@ class Evaluator:
                 return self._one_by_one(theta)
             return self._failed(size, why)
 
-    def point(self, theta: Array) -> tuple[Array, float]:
-        """Evaluate one point and enter it as bad if it is; NaN log density where there is none."""
+    def point(self, theta: Array) -> Pair | None:
+        """Evaluate one point; None, and an entry among the bad scores, if it is no use."""
         evaluation = self(theta[None])
+        good = self.usable(evaluation)
+        self.note_bad(theta[None], evaluation, good)
+        if not good[0]:
+            return None
         log_density = evaluation.log_density
-        value = float("nan") if log_density is None else float(log_density[0])
-        self.note_bad(theta[None], evaluation, self.usable(evaluation))
-        return evaluation.score[0], value
+        value = math.nan if log_density is None else float(log_density[0])
+        return Pair(np.array(theta), np.array(evaluation.score[0]), value)
 
     @staticmethod
-    def usable(evaluation: Evaluation) -> Array:
-        """Return, for each row, whether score and log density are finite, shape (n,)."""
-        good = np.isfinite(evaluation.score).all(axis=1)
+    def usable(evaluation: Evaluation) -> Mask:
+        """Return, for each row, whether |score|² and the log density are finite, shape (n,)."""
+        with np.errstate(all="ignore"):
+            good: Mask = np.asarray(np.isfinite(np.vecdot(evaluation.score, evaluation.score)))
         if evaluation.log_density is not None:
             good &= np.isfinite(evaluation.log_density)
         return good
 
-    def note_bad(self, theta: Array, evaluation: Evaluation, good: Array) -> None:
+    def note_bad(self, theta: Array, evaluation: Evaluation, good: Mask) -> None:
         """Enter the rows that are not good among the bad scores."""
         for row in np.flatnonzero(~good):
             why = evaluation.failures.get(int(row)) or _diagnose(evaluation, int(row))

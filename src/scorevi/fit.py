@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorevi._arrays import Seed, as_count, seed_entropy
-from scorevi.driver import Run
+from scorevi.driver import Run, Updates
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial
 from scorevi.progress import progress_bar
@@ -41,7 +41,7 @@ def fit(
     target: Any,
     solver: str | Solver = "gsm",
     *,
-    max_gradients: int = 2000,
+    max_gradients: int | None = 2000,
     max_seconds: float | None = None,
     batch_size: int | None = None,
     seed: Seed = 0,
@@ -60,7 +60,7 @@ def fit(
         A name, ``"gsm"``, or a configured solver such as ``scorevi.GSM(batch_size=2)``.
     max_gradients
         The most points at which the score is asked for, the start's included. It is never
-        exceeded; what is left over is less than a batch.
+        exceeded; what is left over is less than a batch. None where max_seconds alone decides.
     max_seconds
         The most wall time; a step under way is finished.
     batch_size
@@ -90,15 +90,18 @@ def fit(
     >>> fit.mean.round(6), fit.covariance.round(6)
     (array([1., 2.]), array([[2. , 0.6], [0.6, 1. ]]))
     """
+    if max_gradients is None and max_seconds is None:
+        raise ValueError(
+            "`max_gradients` must be a whole number >= 1, or None only with max_seconds; got None."
+        )
     run = _make_run(
         target, solver, max_gradients, max_seconds, batch_size, seed, initial, chunked=True
     )
-    records = Trace([], [], [], [])  # type: ignore[arg-type]
+    records = Updates.none()
     with progress_bar(max_gradients, progress) as show:
         try:
             for updates in run.updates():
-                for column, values in zip(records, updates, strict=True):
-                    column.extend(values)  # type: ignore[attr-defined]
+                records.extend(updates)
                 show(run.evaluator.spent, updates.elbo, updates.fisher)
         except KeyboardInterrupt:
             run.interrupt()
@@ -107,7 +110,7 @@ def fit(
         q=run.q,
         status=run.status,
         trace=Trace(
-            np.array(records.num_gradients, dtype=np.int64),  # type: ignore[arg-type]
+            np.array(records.num_gradients, dtype=np.int64),
             *(np.array(column, dtype=np.float64) for column in records[1:]),
         ),
         num_gradients=run.evaluator.spent,

@@ -23,6 +23,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from scorevi._arrays import AnyArray, Array, Seed, as_count, as_float_array
+from scorevi._linalg import add_low_rank, rows_times, times_rows
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -109,7 +110,7 @@ class Gaussian:
                 "`covariance` must be positive definite; its correlation matrix has an "
                 f"eigenvalue of {smallest:.3g}."
             ) from None
-        factor = root * scale[:, None]
+        factor = np.asarray(root * scale[:, None], dtype=np.float64)
         return cls(mean, factor, float(np.log(np.diag(factor)).sum()))
 
     @property
@@ -136,15 +137,16 @@ class Gaussian:
     def sample(self, size: int, seed: Seed = None) -> Array:
         """Draw ``size`` independent points, shape (size, D)."""
         z = np.random.default_rng(seed).standard_normal((as_count("size", size), self.dim))
-        return self.unwhiten(z)
+        draws: Array = self.unwhiten(z)
+        return draws
 
     def unwhiten(self, z: AnyArray) -> AnyArray:
         """Map rows z of the whitened space to points mean + factor @ z."""
-        return self.mean + z @ self.factor.T
+        return self.mean + times_rows(self.factor, z)
 
     def whiten_score(self, score: AnyArray) -> AnyArray:
         """Map rows g, scores at points of the space, to scores factor.T @ g in whitened space."""
-        return score @ self.factor
+        return rows_times(score, self.factor)
 
     @overload
     def log_density(self, theta: Array) -> Array: ...
@@ -154,7 +156,7 @@ class Gaussian:
         """Return the log density, normalised, at a point (D,) or at each row of (n, D)."""
         points, single = self._points(theta)
         white = self._solve(points)
-        values = -0.5 * np.vecdot(white, white) - self._log_det - self.dim * HALF_LOG_2PI
+        values: Array = -0.5 * np.vecdot(white, white) - self._log_det - self.dim * HALF_LOG_2PI
         return float(values[0]) if single else values
 
     def score(self, theta: ArrayLike) -> Array:
@@ -201,9 +203,8 @@ class Gaussian:
 
         mean ← mean + L·basis·shift, L ← L·(I + basis·core·basisᵀ), in O(k·D²).
         """
-        image = self.factor @ basis
-        factor = (image @ core) @ basis.T
-        factor += self.factor
+        image = times_rows(self.factor, basis.T).T
+        factor = add_low_rank(self.factor, image @ core, basis)
         return Gaussian(self.mean + image @ shift, factor, self.log_det + log_det)
 
     @property

@@ -14,7 +14,7 @@ import scipy.optimize
 from numpy.typing import ArrayLike
 
 from scorevi._arrays import Array, as_float_array
-from scorevi.evaluate import Evaluator, Exhausted
+from scorevi.evaluate import Evaluator, Exhausted, Pair
 from scorevi.gaussian import Gaussian
 
 Initial: TypeAlias = "Gaussian | str | ArrayLike | None"
@@ -24,14 +24,6 @@ _MODE_SCALE = math.sqrt(0.1)
 """The paper starts with covariance 0.1·I at the mode."""
 _MAX_SEARCH = 200
 _MAX_RESTARTS = 5
-
-
-class Pair(NamedTuple):
-    """A point and what the target said there: paid for, so worth keeping."""
-
-    theta: Array
-    score: Array
-    log_density: float
 
 
 class Start(NamedTuple):
@@ -95,7 +87,7 @@ def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple
     limit = min(_MAX_SEARCH, evaluator.remaining // 2)
     exponents = [0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 3.0]
     point, attempt = q.mean, 0
-    while not _is_finite(evaluator, point):
+    while evaluator.point(point) is None:
         if evaluator.spent - before >= limit:
             raise NoFinitePoint
         scale = 10.0 ** exponents[attempt % len(exponents)]
@@ -103,7 +95,7 @@ def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple
         attempt += 1
     found = Gaussian(point, q.factor, q.log_det)
     for _ in range(12):
-        tried = [_is_finite(evaluator, theta) for theta in found.sample(4, rng)]
+        tried = [evaluator.point(theta) is not None for theta in found.sample(4, rng)]
         if sum(tried) >= 2:
             break
         found = found.scaled(0.3)
@@ -112,12 +104,6 @@ def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple
         f"the score was not finite at the start; moved to a point where it is, "
         f"found after {spent} evaluations"
     )
-
-
-def _is_finite(evaluator: Evaluator, theta: Array) -> bool:
-    score, log_density = evaluator.point(theta)
-    known = evaluator.target.has_log_density
-    return bool(np.isfinite(score).all()) and (not known or math.isfinite(log_density))
 
 
 def _at_mode(way: str, evaluator: Evaluator, rng: np.random.Generator) -> Start:
@@ -164,12 +150,12 @@ class _Ascent:
         self._evaluator = evaluator
 
     def visit(self, theta: Array) -> bool:
-        score, log_density = self._evaluator.point(theta)
-        if not (np.isfinite(score).all() and math.isfinite(log_density)):
+        pair = self._evaluator.point(theta)
+        if pair is None:
             return False
-        self.pairs.append(Pair(theta.copy(), score.copy(), log_density))
-        if log_density > self._highest:
-            self._highest, self.best = log_density, theta.copy()
+        self.pairs.append(pair)
+        if pair.log_density > self._highest:
+            self._highest, self.best = pair.log_density, pair.theta
         return True
 
     def climb(self, start: Array) -> Array | None:

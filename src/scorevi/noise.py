@@ -35,7 +35,7 @@ class Noise:
         self.position = 0
         self._entropy = entropy
         self._dim = dim
-        self._rows_per_block = max(16, 4096 // dim)
+        self._rows_per_block = max(16, 32768 // dim)
         self._index = -1
         self._block: Array = np.empty((0, dim))
 

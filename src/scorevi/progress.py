@@ -13,13 +13,13 @@ _REFRESH_SECONDS = 0.1
 
 
 @contextmanager
-def progress_bar(total: int, wanted: bool | None) -> Iterator[Show]:
+def progress_bar(total: int | None, wanted: bool | None) -> Iterator[Show]:
     """Open a bar on standard error that counts gradients; a no-op if it is not wanted.
 
     Parameters
     ----------
     total
-        The number of gradients that make the bar full.
+        The number of gradients that make the bar full; None if not known.
     wanted
         True, False, or None for only where a person is watching: a terminal or a notebook.
     """

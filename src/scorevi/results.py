@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
+from numpy.typing import NDArray
 
 from scorevi._arrays import Array, Seed, as_count
 from scorevi._version import __version__
@@ -30,7 +31,7 @@ class Trace(NamedTuple):
     log density.
     """
 
-    num_gradients: Array
+    num_gradients: NDArray[np.int64]
     """Gradients spent when the update was done, those of the start included."""
     seconds: Array
     """Seconds since the fit began; within a compiled chunk, interpolated."""

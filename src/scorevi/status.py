@@ -50,13 +50,13 @@ class Status(str):
     cause: str
     advice: str
 
-    def __new__(cls, word: str, cause: str) -> Status:
-        """Build from one of the known words and the cause in words."""
+    def __new__(cls, word: str, cause: str, advice: str = "") -> Status:
+        """Build from one of the known words and the cause; advice if the usual one does not fit."""
         if word not in _ADVICE:
             raise ValueError(f"`word` must be one of {', '.join(_ADVICE)}; got {word!r}.")
         status = super().__new__(cls, word)
         status.cause = cause
-        status.advice = _ADVICE[word]
+        status.advice = advice or _ADVICE[word]
         return status
 
     @property
@@ -68,8 +68,8 @@ class Status(str):
         """Return word, cause and advice as one line."""
         return f"{self}: {self.cause}. {self.advice}"
 
-    def __getnewargs__(self) -> tuple[str, str]:
-        return str(self), self.cause
+    def __reduce__(self) -> tuple[type[Status], tuple[str, str, str]]:
+        return Status, (str(self), self.cause, self.advice)
 
 
 class FitError(RuntimeError):

@@ -32,7 +32,7 @@ def save(fit: Fit, path: str | Path) -> Path:
     meta = {
         "format": _FORMAT,
         "version": fit.version,
-        "status": [str(fit.status), fit.status.cause],
+        "status": [str(fit.status), fit.status.cause, fit.status.advice],
         "num_gradients": fit.num_gradients,
         "num_updates": fit.num_updates,
         "seconds": fit.seconds,

@@ -1,17 +1,17 @@
 r"""GSM-VI: Gaussian score matching (Modi et al., NeurIPS 2023, arXiv 2307.07849).
 
 For one draw the update is the projection, in KL, of q onto the Gaussians whose score at the draw
-equals the target's (their Theorem 1). In whitened coordinates, with h the target's score at z and
-r = h + z the mismatch, it reads
+equals the target's (their Theorem 1). In whitened coordinates, where q is N(0, I) and h is the
+target's score at the draw z, it reads
 
 .. math::
 
     \rho (1 + \rho) = |h|^2 + (z \cdot h)^2, \qquad
-    w = \frac{r + (\rho + z \cdot h)\, z}{1 + \rho}, \qquad
+    w = z + \frac{h + (z \cdot h)\, z}{1 + \rho}, \qquad
     C = I + z w^\top + w z^\top - w w^\top,
 
 where w is the new mean and C the new covariance; C equals the paper's
-:math:`I + z z^\top - (w - z)(w - z)^\top` and loses no digits as w goes to zero. A batch averages
+:math:`I + z z^\top - (w - z)(w - z)^\top` and does not cancel as w goes to zero. A batch averages
 w and C (their Algorithm 1). C is bounded below by 1 / (1 + max ρ), which is used where rounding
 would lose that bound.
 
@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi._arrays import AnyArray, as_count, namespace
+from scorevi._linalg import cholesky, identity
 from scorevi.gaussian import Gaussian
 from scorevi.solvers.base import Batch
 
@@ -84,40 +85,37 @@ class GSM:
         z, h = batch.z, batch.whitened_score
         xp = namespace(z)
         size, dim = z.shape
-        r = h + z
         zh = xp.vecdot(z, h)
         square = xp.vecdot(h, h) + zh * zh
         rho = square / (xp.sqrt(0.25 + square) + 0.5)
-        # ρ + z·h, of which one term may cancel the other when z·h < 0
-        pull = xp.where(zh > 0, rho + zh, xp.vecdot(h, r) / (1.0 + rho + abs(zh)))
-        w = (r + pull[:, None] * z) / (1.0 + rho)[:, None]
+        w = z + (h + zh[:, None] * z) / (1.0 + rho)[:, None]
         shift = w.sum(axis=0) / size
-        floor = 1.0 / (1.0 + rho.max())
         if dim <= max(_DENSE_UP_TO, 2 * size):
-            root, log_det = _dense_root(z, w, floor)
-            q = state.q.moved(shift, root, log_det)
+            q = state.q.moved(shift, *_dense_root(z, w, rho))
         else:
-            q = state.q.moved_within(*_low_rank_root(z, w, shift, floor))
+            q = state.q.moved_within(*_low_rank_root(z, w, shift, rho))
         return GSMState(q), GSMInfo(rho)
 
 
-def _dense_root(z: AnyArray, w: AnyArray, floor: AnyArray) -> tuple[AnyArray, AnyArray]:
+def _dense_root(z: AnyArray, w: AnyArray, rho: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Return a square root of the batch's C, (D, D), and its log determinant."""
     xp = namespace(z)
-    half = (z - 0.5 * w).T @ w
-    covariance = (half + half.T) / z.shape[0] + xp.eye(z.shape[1])
-    try:
-        root = xp.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
-        # Only NumPy comes here; in JAX the root is NaN and the driver redoes the step in NumPy.
-        values, vectors = xp.linalg.eigh(covariance)
-        values = xp.maximum(values, floor)
-        return vectors * xp.sqrt(values), 0.5 * xp.log(values).sum()
-    return root, xp.log(xp.diagonal(root)).sum()
+    size, dim = z.shape
+    half = (z - 0.5 * w).T @ (w / size)
+    covariance = half + half.T + identity(xp, dim)
+    root = cholesky(covariance)
+    log_det = xp.log(root.diagonal()).sum()
+    # Rounding may hide a tiny eigenvalue. In a compiled loop NaN goes out, and the driver, which
+    # accepts no such update, comes back with NumPy arrays.
+    if xp is np and np.isnan(log_det):
+        values, vectors = np.linalg.eigh(covariance)
+        values = np.maximum(values, _floor(rho))
+        return vectors * np.sqrt(values), 0.5 * np.log(values).sum()
+    return root, log_det
 
 
 def _low_rank_root(
-    z: AnyArray, w: AnyArray, shift: AnyArray, floor: AnyArray
+    z: AnyArray, w: AnyArray, shift: AnyArray, rho: AnyArray
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Return basis (D, 2B), the shift in it, core (2B, 2B) and the log determinant.
 
@@ -128,8 +126,13 @@ def _low_rank_root(
     basis, upper = xp.linalg.qr(xp.concat([z, w]).T)
     in_z, in_w = upper[:, :size], upper[:, size:]
     half = (in_z - 0.5 * in_w) @ in_w.T
-    small = (half + half.T) / size + xp.eye(2 * size)
+    small = (half + half.T) / size + identity(xp, 2 * size)
     values, vectors = xp.linalg.eigh(small)
-    values = xp.maximum(values, floor)
+    values = xp.maximum(values, _floor(rho))
     core = (vectors * (xp.sqrt(values) - 1.0)) @ vectors.T
     return basis, basis.T @ shift, core, 0.5 * xp.log(values).sum()
+
+
+def _floor(rho: AnyArray) -> AnyArray:
+    """Return the lower bound that the eigenvalues of C obey in exact arithmetic."""
+    return 1.0 / (1.0 + rho.max())

@@ -37,9 +37,7 @@ def as_target(thing: Any) -> Target:
         return thing
     if hasattr(thing, "dim") and callable(getattr(thing, "score", None)):
         log_density = getattr(thing, "log_density", None)
-        return from_function(
-            thing.score, thing.dim, log_density, getattr(thing, "names", None)
-        )
+        return from_function(thing.score, thing.dim, log_density, getattr(thing, "names", None))
     if callable(thing):
         raise ValueError(
             "`target` is a plain function, whose dimension is not known. Wrap it: "

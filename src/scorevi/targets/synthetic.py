@@ -18,11 +18,11 @@ def gaussian(mean: ArrayLike, covariance: ArrayLike) -> FunctionTarget:
     precision = half.T @ half
 
     def score(theta: Array) -> Array:
-        return (q.mean - theta) @ precision
+        return np.asarray((q.mean - theta) @ precision)
 
     def log_density(theta: Array) -> Array:
         white = (theta - q.mean) @ half.T
-        return -0.5 * np.vecdot(white, white)
+        return np.asarray(-0.5 * np.vecdot(white, white))
 
     return from_function(score, q.dim, log_density, batched=True)
 

@@ -1,0 +1,207 @@
+"""The command line. No numerics here."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scorevi import examples
+from scorevi._version import __version__
+from scorevi.export import write_draws
+from scorevi.fit import fit as run_fit
+from scorevi.initialize import WAYS
+from scorevi.loading import load_point, load_target
+from scorevi.report import as_json, print_report
+from scorevi.results import Fit
+from scorevi.solvers import SOLVERS
+from scorevi.status import FitWarning
+from scorevi.storage import load
+
+EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+
+_EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    the fit failed: it diverged, or its scores were bad
+  2    the request could not be carried out; the last line says why
+  130  interrupted"""
+
+
+@click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="scorevi")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(context: click.Context, debug: bool) -> None:
+    r"""Fit a Gaussian to a posterior from its score, the gradient of its log density.
+
+    \b
+    Try it:       scorevi demo
+    Your model:   scorevi fit model.py:target --out fit.npz
+    Look again:   scorevi show fit.npz
+    """
+    context.obj = {"debug": debug}
+
+
+_as_json = click.option("--json", "json_", is_flag=True, help="Print the result as JSON.")
+_rows = click.option(
+    "--rows", default=40, show_default=True, help="The most parameters to print; 0 for all."
+)
+_seed = click.option("--seed", default=0, show_default=True, help="The same seed, the same bits.")
+
+
+@cli.command()
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="scorevi-demo.png",
+    show_default=True,
+    help="Where to save the picture.",
+)
+@_seed
+@_as_json
+def demo(picture: Path, seed: int, json_: bool) -> None:
+    """Fit the eight-schools posterior, print it and save a picture of it.
+
+    The data come with the package; no compiler is needed. The picture needs matplotlib:
+    pip install 'scorevi[plots]'.
+    """
+    from scorevi.plots import save_picture
+
+    fit = run_fit(examples.eight_schools(), seed=seed)
+    save_picture(fit, picture, title="Eight schools (Rubin 1981)")
+    _print(fit, json_, 0, {"picture": picture})
+
+
+@cli.command()
+@click.argument("target")
+@click.option(
+    "--dim", type=int, help="The dimension, where TARGET is a JAX log density of a vector."
+)
+@click.option(
+    "--solver", type=click.Choice(list(SOLVERS)), default="gsm", show_default=True, help="How."
+)
+@click.option(
+    "--max-gradients",
+    type=int,
+    default=2000,
+    show_default=True,
+    help="Gradient evaluations to spend at most, the start's included.",
+)
+@click.option("--max-seconds", type=float, help="Seconds to spend at most.")
+@click.option("--batch-size", type=int, help="Draws per update.  [default: the solver's]")
+@_seed
+@click.option(
+    "--initial",
+    metavar="START",
+    help="Where to start: mode, laplace, lbfgs, or a point as numbers with commas between "
+    "them.  [default: the standard normal]",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the fit to this .npz file.",
+)
+@click.option(
+    "--draws",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write draws by name to this file: .nc for ArviZ, or .csv.",
+)
+@click.option("--num-draws", default=1000, show_default=True, help="How many draws to write.")
+@click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show a progress bar, on standard error.  [default: in a terminal]",
+)
+@_rows
+@_as_json
+def fit(
+    target: str,
+    dim: int | None,
+    initial: str | None,
+    out: Path | None,
+    draws: Path | None,
+    num_draws: int,
+    rows: int,
+    json_: bool,
+    **options: Any,
+) -> None:
+    r"""Fit the posterior TARGET, named as module:name or file.py:name.
+
+    \b
+    The name may stand for
+      - a target, made by scorevi.from_function or scorevi.from_jax
+      - an object with `dim` and `score`
+      - a function without arguments that returns one of these
+      - a log density in JAX of a vector; say its length with --dim
+
+    \b
+    Examples:
+      scorevi fit model.py:target
+      scorevi fit mypackage.models:log_density --dim 12 --initial mode
+      scorevi fit model.py:target --out fit.npz --draws draws.csv --json
+    """
+    for name, path in (("--out", out), ("--draws", draws)):
+        if path is not None and not path.parent.is_dir():
+            raise ValueError(f"{name}: there is no folder {path.parent}.")
+    result = run_fit(load_target(target, dim), initial=load_point(initial, WAYS), **options)
+    files: dict[str, Path] = {}
+    if out is not None:
+        files["fit"] = result.save(out)
+    if draws is not None and result.num_updates:
+        write_draws(result, draws, num_draws, seed=options["seed"])
+        files["draws"] = draws
+    _print(result, json_, rows, files)
+
+
+@cli.command()
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
+@_rows
+@_as_json
+def show(path: Path, rows: int, json_: bool) -> None:
+    """Print the saved fit PATH."""
+    _print(load(path), json_, rows, {})
+
+
+def _print(fit: Fit, json_: bool, rows: int, files: dict[str, Path]) -> None:
+    if json_:
+        click.echo(json.dumps(as_json(fit, files), indent=2, allow_nan=False))
+    else:
+        print_report(fit, rows, files)
+    if fit.status == "interrupted":
+        sys.exit(EXIT_INTERRUPTED)
+    if not fit.status.ok or fit.num_updates == 0:
+        sys.exit(EXIT_FAILED)
+
+
+def main() -> None:
+    """Run the command line; errors come out as one line."""
+    warnings.simplefilter("ignore", FitWarning)  # the report says it
+    debug = "--debug" in sys.argv[1:]
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as error:
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("scorevi: interrupted", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(EXIT_FAILED)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        else:
+            text = " ".join(str(error).split())
+            known = isinstance(error, (ValueError, ImportError))
+            prefix = "" if known else f"{type(error).__name__}: "
+            click.echo(f"scorevi: error: {prefix}{text}", err=True)
+        sys.exit(EXIT_USAGE)

@@ -1,0 +1,59 @@
+"""Shared test material.
+
+``SCOREVI_SEEDS`` sets how many seeds the recovery tests sweep; 3 by default.
+"""
+
+import os
+
+import numpy as np
+import pytest
+
+import scorevi
+from scorevi.solvers import SOLVERS
+
+SEEDS = range(int(os.environ.get("SCOREVI_SEEDS", "3")))
+
+
+def logistic_regression(dim=5, rows=60, seed=0):
+    """Bayesian logistic regression with a standard normal prior."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((rows, dim))
+    y = (rng.random(rows) < 1 / (1 + np.exp(-x @ rng.standard_normal(dim)))).astype(float)
+
+    def score(theta):
+        return (y - 1 / (1 + np.exp(-theta @ x.T))) @ x - theta
+
+    def log_density(theta):
+        eta = theta @ x.T
+        return eta @ y - np.logaddexp(0, eta).sum(axis=1) - 0.5 * (theta**2).sum(axis=1)
+
+    return scorevi.from_function(score, dim, log_density, batched=True)
+
+
+def _as_gaussian_target(q):
+    return scorevi.examples.gaussian(q.mean, q.covariance)
+
+
+TARGETS = {
+    "gaussian-1": lambda: _as_gaussian_target(scorevi.examples.random_gaussian(1, seed=1)),
+    "gaussian-5": lambda: _as_gaussian_target(scorevi.examples.random_gaussian(5, 40, seed=1)),
+    "gaussian-70": lambda: _as_gaussian_target(scorevi.examples.random_gaussian(70, 40, seed=1)),
+    "tiny-scale": lambda: scorevi.examples.gaussian([1e-8, 0.0], np.diag([1e-16, 1e-12])),
+    "huge-scale": lambda: scorevi.examples.gaussian([1e8, 0.0], np.diag([1e16, 1e10])),
+    "sinh-arcsinh": lambda: scorevi.examples.sinh_arcsinh(
+        scorevi.examples.random_gaussian(4, 10, seed=2), skew=0.3, tail=0.9
+    ),
+    "funnel": lambda: scorevi.examples.funnel(3, scale=1.0),
+    "eight-schools": scorevi.examples.eight_schools,
+    "logistic": logistic_regression,
+}
+
+
+@pytest.fixture(params=TARGETS)
+def any_target(request):
+    return TARGETS[request.param]()
+
+
+@pytest.fixture(params=SOLVERS)
+def any_solver(request):
+    return request.param

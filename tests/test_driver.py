@@ -1,0 +1,330 @@
+"""The loop: budgets, seeds, records, limits, and every solver on every target."""
+
+import dataclasses
+import signal
+import threading
+import time
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from conftest import TARGETS, logistic_regression
+
+import scorevi
+from scorevi import Gaussian
+from scorevi.examples import gaussian, random_gaussian
+from scorevi.solvers import SOLVERS, Solver
+
+
+class StillState(NamedTuple):
+    q: Gaussian
+
+
+@dataclasses.dataclass(frozen=True)
+class Still:
+    """A solver that never moves, so that all its batches come from one q."""
+
+    batch_size: int = 2
+    name = "still"
+
+    def batch_size_for(self, dim):
+        return self.batch_size
+
+    def init(self, q):
+        return StillState(q)
+
+    def step(self, state, batch):
+        return state, None
+
+
+def counting(target):
+    """The same target, and a list to which the number of points of each call is added."""
+    calls = []
+
+    def score(theta):
+        calls.append(len(theta))
+        return target.score(theta)
+
+    return scorevi.from_function(
+        score, target.dim, target.log_density, batched=True, constrain=target.constrain
+    ), calls
+
+
+# --- contract ---------------------------------------------------------------------------------
+
+
+def test_solvers_meet_the_protocol(any_solver):
+    solver = SOLVERS[any_solver]()
+    assert isinstance(solver, Solver)
+    assert solver.name == any_solver
+    assert hash(solver) == hash(SOLVERS[any_solver]())
+
+
+def test_every_solver_on_every_target(any_solver, any_target):
+    fit = scorevi.fit(any_target, solver=any_solver, max_gradients=1000, seed=0)
+    assert fit.status.ok
+    assert 0 < fit.num_gradients <= 1000
+    assert np.isfinite(fit.mean).all()
+    assert np.linalg.svd(fit.q.factor, compute_uv=False)[-1] > 0
+    assert fit.q.log_det == pytest.approx(np.linalg.slogdet(fit.q.factor)[1], abs=1e-6)
+    assert len(fit.trace.elbo) == fit.num_updates > 0
+    assert all(np.isfinite(column).all() for column in fit.trace)
+    assert (np.diff(fit.trace.num_gradients) > 0).all()
+    assert (np.diff(fit.trace.seconds) >= 0).all()
+    assert (fit.trace.fisher >= 0).all()
+    assert fit.trace.num_gradients[-1] <= fit.num_gradients
+    assert fit.trace.seconds[-1] <= fit.seconds
+
+
+def test_a_solver_of_ones_own_can_be_handed_over():
+    fit = scorevi.fit(Gaussian.standard(2), solver=Still(batch_size=3), max_gradients=30)
+    assert fit.num_updates == 10
+    assert fit.solver == "Still(batch_size=3)"
+
+
+# --- budgets ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("initial", [None, "mode", "lbfgs", "laplace", "point"])
+@pytest.mark.parametrize("budget", [20, 33, 100, 501])
+def test_every_gradient_is_counted_and_none_overspent(budget, initial):
+    target, calls = counting(logistic_regression())
+    initial = np.ones(5) if initial == "point" else initial
+    fit = scorevi.fit(target, max_gradients=budget, initial=initial)
+    assert fit.num_gradients == sum(calls) <= budget
+    assert budget - fit.num_gradients < 2
+    assert fit.status == "budget"
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.5, "many", None, True])
+def test_bad_budgets_are_named(value):
+    with pytest.raises(ValueError, match="`max_gradients` must be a whole number >= 1"):
+        scorevi.fit(Gaussian.standard(2), max_gradients=value)
+
+
+def test_a_budget_below_the_batch_size_is_refused():
+    with pytest.raises(ValueError, match="`max_gradients` must be at least the batch size, 8"):
+        scorevi.fit(Gaussian.standard(2), max_gradients=7, batch_size=8)
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_bad_times_are_named(value):
+    with pytest.raises(ValueError, match="`max_seconds` must be a positive number"):
+        scorevi.fit(Gaussian.standard(2), max_seconds=value)
+
+
+@pytest.mark.parametrize("initial", [None, "mode"])
+def test_the_time_limit_holds(initial):
+    base = logistic_regression()
+
+    def slow(theta):
+        time.sleep(0.01)
+        return base.score(theta)
+
+    target = scorevi.from_function(slow, 5, base.log_density, batched=True)
+    began = time.perf_counter()
+    fit = scorevi.fit(target, max_gradients=10**6, max_seconds=0.3, initial=initial)
+    assert fit.status == "time"
+    assert "time ran out" in fit.status.cause
+    assert time.perf_counter() - began < 5
+    assert fit.num_updates > 0
+
+
+# --- seeds ------------------------------------------------------------------------------------
+
+
+def test_same_seed_same_bits(any_solver):
+    one, two = (scorevi.fit(TARGETS["logistic"](), solver=any_solver, seed=7) for _ in range(2))
+    np.testing.assert_array_equal(one.q.factor, two.q.factor)
+    np.testing.assert_array_equal(one.trace.elbo, two.trace.elbo)
+    other = scorevi.fit(TARGETS["logistic"](), solver=any_solver, seed=8)
+    assert not np.array_equal(one.q.factor, other.q.factor)
+
+
+def test_no_global_random_state_is_touched():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    scorevi.fit(TARGETS["logistic"](), seed=3, initial="mode").draws(5, seed=1)
+    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_seeds_of_every_kind():
+    p = Gaussian.standard(2)
+    assert scorevi.fit(p, seed=5, max_gradients=10).seed == 5
+    drawn = scorevi.fit(p, seed=None, max_gradients=10)
+    again = scorevi.fit(p, seed=drawn.seed, max_gradients=10)
+    np.testing.assert_array_equal(drawn.q.factor, again.q.factor)
+    generators = [scorevi.fit(p, seed=np.random.default_rng(1)).seed for _ in range(2)]
+    assert generators[0] == generators[1]
+    for wrong in (-1, 1.5, "0"):
+        with pytest.raises(ValueError, match="`seed` must be a whole number >= 0"):
+            scorevi.fit(p, seed=wrong)
+
+
+# --- iterate ----------------------------------------------------------------------------------
+
+
+def test_iterate_yields_the_updates_of_fit(any_solver):
+    target = TARGETS["eight-schools"]()
+    fit = scorevi.fit(target, solver=any_solver, max_gradients=100, seed=2)
+    steps = list(scorevi.iterate(target, solver=any_solver, max_gradients=100, seed=2))
+    assert len(steps) == fit.num_updates
+    np.testing.assert_array_equal(steps[-1].q.mean, fit.mean)
+    np.testing.assert_array_equal([step.elbo for step in steps], fit.trace.elbo)
+    np.testing.assert_array_equal([step.fisher for step in steps], fit.trace.fisher)
+    np.testing.assert_array_equal([s.num_gradients for s in steps], fit.trace.num_gradients)
+    assert steps[0].q.covariance.shape == (10, 10)
+
+
+def test_iterate_goes_on_until_it_is_left():
+    for step in scorevi.iterate(Gaussian.standard(2)):
+        if step.num_gradients >= 5000:
+            break
+    assert step.num_gradients == 5000
+
+
+# --- estimates --------------------------------------------------------------------------------
+
+
+def test_elbo_and_fisher_estimates_are_unbiased():
+    """z-tests at 5 standard errors: each false alarm has probability 6e-7."""
+    p, q = random_gaussian(6, 10, seed=0), random_gaussian(6, 5, seed=1)
+    target = gaussian(p.mean, p.covariance)
+    fit = scorevi.fit(target, solver=Still(), initial=q, max_gradients=40_000, seed=0)
+    precision = np.linalg.inv(p.covariance)
+    mismatch = np.eye(6) - q.factor.T @ precision @ q.factor
+    bias = q.factor.T @ precision @ (q.mean - p.mean)
+    log_normaliser = p.log_det + 3 * np.log(2 * np.pi)
+    expected = {
+        "fisher": ((mismatch**2).sum() + bias @ bias) / 6,
+        "elbo": log_normaliser - q.kl(p),
+    }
+    for name, value in expected.items():
+        estimates = getattr(fit.trace, name)
+        standard_error = estimates.std(ddof=1) / np.sqrt(len(estimates))
+        assert abs(estimates.mean() - value) < 5 * standard_error, name
+
+
+@pytest.mark.parametrize("dim", [1, 4, 30])
+def test_the_residual_is_zero_exactly_where_q_is_p(dim):
+    p = random_gaussian(dim, 10, seed=0)
+    target = gaussian(p.mean, p.covariance)
+    at = scorevi.fit(target, solver=Still(), initial=p, max_gradients=100)
+    assert at.trace.fisher.max() < 1e-20
+    assert np.ptp(at.trace.elbo) < 1e-9
+    for other in (Gaussian(p.mean + 1e-3, p.factor), Gaussian(p.mean, p.factor * 1.001)):
+        off = scorevi.fit(target, solver=Still(), initial=other, max_gradients=100)
+        assert off.trace.fisher.min() > 1e-10
+
+
+def test_without_a_log_density_the_elbo_is_nan():
+    target = scorevi.from_function(lambda x: -x, 2)
+    fit = scorevi.fit(target, max_gradients=100)
+    assert np.isnan(fit.elbo)
+    assert np.isnan(fit.trace.elbo).all()
+    assert fit.fisher < 1e-20
+
+
+# --- ends -------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_ends_the_fit_with_what_it_has():
+    base = logistic_regression()
+    main = threading.main_thread().ident
+
+    def score(theta):
+        time.sleep(0.002)
+        return base.score(theta)
+
+    target = scorevi.from_function(score, 5, base.log_density, batched=True)
+    timer = threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT))
+    timer.start()
+    fit = scorevi.fit(target, max_gradients=10**6)
+    assert fit.status == "interrupted"
+    assert fit.num_updates > 0
+    assert np.isfinite(fit.mean).all()
+    assert "run it again" in fit.status.advice
+
+
+@pytest.mark.parametrize("dim", [1, 2, 20])
+def test_a_flat_log_density_diverges(dim):
+    target = scorevi.from_function(np.zeros_like, dim, batched=True)
+    with pytest.warns(scorevi.FitWarning, match="diverged.*grown by more than 1e15"):
+        fit = scorevi.fit(target, max_gradients=100_000)
+    assert fit.status == "diverged"
+    assert "improper" in fit.status.advice
+    assert np.isfinite(fit.q.factor).all()
+    with pytest.raises(scorevi.FitError, match="diverged") as caught:
+        fit.raise_for_status()
+    assert caught.value.fit is fit
+    with pytest.raises(scorevi.FitError, match="diverged"):
+        scorevi.fit(target, max_gradients=100_000, raise_on_failure=True)
+    with pytest.raises(scorevi.FitError, match="diverged"):
+        list(scorevi.iterate(target, max_gradients=100_000))
+
+
+def test_a_solver_that_breaks_ends_the_fit_with_the_last_sound_state():
+    @dataclasses.dataclass(frozen=True)
+    class Breaks(Still):
+        def step(self, state, batch):
+            if np.abs(batch.z).max() > 3:
+                raise np.linalg.LinAlgError("eigenvalues did not converge")
+            if np.abs(batch.z).max() > 2.5:
+                return StillState(Gaussian(state.q.mean * np.nan, state.q.factor, 0.0)), None
+            return state, None
+
+    for seed in range(6):
+        with pytest.warns(scorevi.FitWarning, match="not finite|did not converge"):
+            fit = scorevi.fit(Gaussian.standard(3), solver=Breaks(), seed=seed)
+        assert fit.status == "diverged"
+        assert np.isfinite(fit.q.mean).all()
+
+
+# --- what is handed to fit --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (lambda x: x, "`target` is a plain function, whose dimension is not known. Wrap it"),
+        (3, "`target` must be a target.*got int"),
+        (None, "`target` must be a target.*got NoneType"),
+    ],
+)
+def test_what_is_not_a_target_is_named(target, message):
+    with pytest.raises(ValueError, match=message):
+        scorevi.fit(target)
+
+
+@pytest.mark.parametrize(
+    ("solver", "message"),
+    [
+        ("gms", "`solver` must be one of 'gsm'.*; got 'gms'"),
+        (3, "`solver` must be a name or a configured solver.*got int"),
+        (scorevi.GSM, "`solver` must be a name or a configured solver.*got GSM"),
+    ],
+)
+def test_what_is_not_a_solver_is_named(solver, message):
+    with pytest.raises(ValueError, match=message):
+        scorevi.fit(Gaussian.standard(2), solver=solver)
+
+
+def test_an_object_with_dim_and_score_is_enough():
+    class Model:
+        dim = 2
+        names = ("a", "b")
+
+        def score(self, theta):
+            return -np.asarray(theta)
+
+    fit = scorevi.fit(Model(), max_gradients=50)
+    assert list(fit.draws(3)) == ["a", "b"]
+    assert fit.status == "budget"
+
+
+def test_the_progress_bar_goes_to_standard_error(capsys):
+    scorevi.fit(Gaussian.standard(2), progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "2000/2000 gradients" in shown.err
+    scorevi.fit(Gaussian.standard(2))
+    assert capsys.readouterr().err == ""
