@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import tempfile
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -53,16 +53,14 @@ def save(fit: Fit, path: str | Path) -> Path:
         "bad_points": np.array([bad.point for bad in fit.bad_scores.examples]),
         **{f"trace_{name}": values for name, values in fit.trace._asdict().items()},
     }
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    except OSError as error:
-        raise ValueError(f"`path` must be writable; {path.parent} is not: {error}.") from None
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with part.open("wb") as file:
             np.savez(file, **arrays)
-        Path(temporary).replace(path)
+        part.replace(path)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise ValueError(f"`path` could not be written: {error}.") from None
     return path
 
@@ -83,7 +81,7 @@ def load(path: str | Path, target: Any = None) -> Fit:
         raise ValueError(f"`path` must be a file; there is none at {path}.")
     foreign = f"`path` must be a file written by Fit.save; {path} is not"
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
         meta = json.loads(str(arrays["meta"]))
         if meta["format"] != _FORMAT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -89,10 +90,7 @@ def parse_names(names: Names, dim: int) -> tuple[Parameter, ...]:
         parameters = tuple(Parameter(str(name), _shape(shape)) for name, shape in names.items())
     else:
         parameters = tuple(Parameter(str(name)) for name in names)
-    labels = [parameter.name for parameter in parameters]
-    if len(set(labels)) < len(labels):
-        twice = sorted({label for label in labels if labels.count(label) > 1})
-        raise ValueError(f"`names` must be distinct; {', '.join(twice)} occurs more than once.")
+    check_distinct("names", parameters)
     total = sum(parameter.size for parameter in parameters)
     if total != dim:
         raise ValueError(
@@ -100,6 +98,16 @@ def parse_names(names: Names, dim: int) -> tuple[Parameter, ...]:
             "Give a list of one name per value, or a dict from name to shape."
         )
     return parameters
+
+
+def check_distinct(argument: str, parameters: Sequence[Parameter]) -> None:
+    """Refuse two parameters of one name."""
+    counts = Counter(parameter.name for parameter in parameters)
+    twice = sorted(name for name, count in counts.items() if count > 1)
+    if twice:
+        raise ValueError(
+            f"`{argument}` must give distinct names; {', '.join(twice)} occurs more than once."
+        )
 
 
 def split(theta: Array, parameters: Sequence[Parameter]) -> dict[str, Array]:

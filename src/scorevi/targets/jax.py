@@ -19,6 +19,7 @@ from scorevi.targets.base import (
     Names,
     Parameter,
     check_dim,
+    check_distinct,
     parse_names,
     split,
 )
@@ -128,6 +129,7 @@ def _structure(
             parameters.append(Parameter(name, array.shape))
         else:
             raise ValueError(f"`dim_or_example` must not hold empty arrays; {name!r} is empty.")
+    check_distinct("dim_or_example", parameters)
     dim = sum(parameter.size for parameter in parameters)
     if names is not None:
         if len(parameters) > 1:

@@ -1,0 +1,192 @@
+"""JAX targets: the compiled loop makes the same updates as the driver's own steps."""
+
+import numpy as np
+import pytest
+
+import scorevi
+from scorevi.examples import random_gaussian
+from scorevi.solvers import SOLVERS
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+pytestmark = pytest.mark.jax
+
+
+def bent(base, tail=0.9):
+    """Sinh-arcsinh, written again in JAX; the mean and precision as NumPy arrays."""
+    mean, half = base.mean, np.linalg.inv(base.cholesky)
+
+    def log_density(x):
+        angle = tail * jnp.arcsinh(x) - 0.2
+        white = half @ (jnp.sinh(angle) - mean)
+        log_slope = jnp.log(jnp.cosh(angle)) + jnp.log(tail) - 0.5 * jnp.log1p(x**2)
+        return -0.5 * white @ white + log_slope.sum()
+
+    return log_density
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("dim", [1, 4, 80])
+def test_the_iterates_are_those_of_the_numpy_driver(dim, solver):
+    base = random_gaussian(dim, 10, seed=1)
+    in_jax = scorevi.from_jax(bent(base), dim)
+    in_numpy = scorevi.examples.sinh_arcsinh(base, skew=0.2, tail=0.9)
+    theta = base.sample(5, seed=0)
+    np.testing.assert_allclose(
+        in_jax.evaluate(theta).score, in_numpy.evaluate(theta).score, rtol=1e-9
+    )
+    one = scorevi.fit(in_jax, solver=solver, max_gradients=200, seed=3)
+    two = scorevi.fit(in_numpy, solver=solver, max_gradients=200, seed=3)
+    np.testing.assert_allclose(one.mean, two.mean, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(one.q.factor, two.q.factor, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(one.trace.fisher, two.trace.fisher, rtol=1e-5)
+    np.testing.assert_array_equal(one.trace.num_gradients, two.trace.num_gradients)
+    shift = base.log_det + dim * 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(one.trace.elbo, two.trace.elbo + shift, rtol=1e-6)
+    stepwise = list(scorevi.iterate(in_jax, solver=solver, max_gradients=200, seed=3))
+    np.testing.assert_allclose(stepwise[-1].q.mean, one.mean, rtol=1e-7, atol=1e-9)
+
+
+def test_same_seed_same_bits_however_the_chunks_fall():
+    target = scorevi.from_jax(bent(random_gaussian(3)), 3)
+    one = scorevi.fit(target, max_gradients=6000, seed=1)
+    two = scorevi.fit(target, max_gradients=6000, seed=1)
+    np.testing.assert_array_equal(one.q.factor, two.q.factor)
+    short = scorevi.fit(target, max_gradients=500, seed=1)
+    np.testing.assert_array_equal(short.trace.elbo, one.trace.elbo[: len(short.trace.elbo)])
+
+
+def test_double_precision_without_touching_the_users_setting():
+    assert not jax.config.jax_enable_x64
+    target = scorevi.from_jax(bent(random_gaussian(3)), 3)
+    fit = scorevi.fit(target, max_gradients=200)
+    assert fit.mean.dtype == np.float64
+    assert not jax.config.jax_enable_x64
+    assert jnp.ones(2).dtype == jnp.float32
+    p = random_gaussian(5, 1e6, seed=0)
+    half = np.linalg.inv(p.cholesky)
+    target = scorevi.from_jax(lambda x: -0.5 * ((half @ (x - p.mean)) ** 2).sum(), 5)
+    assert scorevi.fit(target, max_gradients=4000).q.kl(p) < 1e-10
+
+
+def walled(theta):
+    """A Gaussian beside a half-space where nothing exists."""
+    value = -0.5 * (theta**2).sum()
+    return jnp.where(theta[0] > 0.7, jnp.nan, value)
+
+
+def walled_numpy():
+    def inside(x):
+        return x[:, 0] <= 0.7
+
+    return scorevi.from_function(
+        lambda x: np.where(inside(x)[:, None], -x, np.nan),
+        3,
+        lambda x: np.where(inside(x), -0.5 * (x**2).sum(axis=1), np.nan),
+        batched=True,
+    )
+
+
+def test_bad_scores_are_handled_the_same():
+    one = scorevi.fit(scorevi.from_jax(walled, 3), max_gradients=601, seed=4)
+    two = scorevi.fit(walled_numpy(), max_gradients=601, seed=4)
+    assert one.bad_scores.counts == two.bad_scores.counts
+    assert one.bad_scores.total > 50
+    assert one.num_gradients == two.num_gradients
+    np.testing.assert_array_equal(one.trace.num_gradients, two.trace.num_gradients)
+    np.testing.assert_allclose(one.mean, two.mean, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(one.q.factor, two.q.factor, rtol=1e-5, atol=1e-8)
+
+
+def test_nothing_but_nan_is_no_fit():
+    target = scorevi.from_jax(lambda x: jnp.nan * x.sum(), 2)
+    with pytest.warns(scorevi.FitWarning, match="bad-scores"):
+        fit = scorevi.fit(target)
+    assert fit.num_updates == 0
+
+
+def test_a_flat_log_density_diverges_at_the_same_update():
+    one_target = scorevi.from_jax(lambda x: 0.0 * x.sum(), 2)
+    two_target = scorevi.from_function(np.zeros_like, 2, lambda x: 0.0 * x[:, 0], batched=True)
+    fits = []
+    for target in (one_target, two_target):
+        with pytest.warns(scorevi.FitWarning, match="grown by more than 1e15"):
+            fits.append(scorevi.fit(target, max_gradients=10_000, seed=0))
+    assert fits[0].num_updates == fits[1].num_updates
+    np.testing.assert_allclose(fits[0].q.factor, fits[1].q.factor, rtol=1e-6)
+
+
+@pytest.mark.parametrize("budget", [2, 3, 65, 1000])
+def test_the_budget_is_kept(budget):
+    fit = scorevi.fit(scorevi.from_jax(bent(random_gaussian(3)), 3), max_gradients=budget)
+    assert fit.num_gradients == budget // 2 * 2
+    assert len(fit.trace.seconds) == budget // 2
+    assert (np.diff(fit.trace.seconds) >= 0).all()
+
+
+def test_the_time_limit_holds():
+    target = scorevi.from_jax(bent(random_gaussian(3)), 3)
+    fit = scorevi.fit(target, max_gradients=None, max_seconds=0.5)
+    assert fit.status == "time"
+    assert fit.seconds < 10
+
+
+@pytest.mark.parametrize("initial", ["mode", "laplace", "lbfgs"])
+def test_starts_work_on_jax_targets(initial):
+    target = scorevi.from_jax(bent(random_gaussian(3)), 3)
+    fit = scorevi.fit(target, initial=initial, max_gradients=300)
+    assert fit.num_gradients <= 300
+    assert fit.status == "budget"
+
+
+def test_pytrees_keep_their_names_and_shapes():
+    def log_density(p):
+        return -0.5 * (p["a"]["b"] ** 2).sum() - 0.5 * p["c"][0] ** 2 - 0.5 * p["c"][1] ** 2
+
+    example = {"a": {"b": np.zeros((2, 3))}, "c": (0, 1.0)}
+    target = scorevi.from_jax(log_density, example)
+    assert target.dim == 8
+    draws = scorevi.fit(target, max_gradients=100).draws(5, seed=0)
+    shapes = {name: values.shape for name, values in draws.items()}
+    assert shapes == {"a.b": (5, 2, 3), "c.0": (5,), "c.1": (5,)}
+
+
+def test_constrain_is_vectorised():
+    target = scorevi.from_jax(
+        lambda p: -0.5 * p["log_scale"] ** 2,
+        {"log_scale": 0.0},
+        constrain=lambda p: {"scale": jnp.exp(p["log_scale"])},
+    )
+    draws = scorevi.fit(target, max_gradients=400).draws(400, seed=0)
+    assert list(draws) == ["scale"]
+    assert draws["scale"].dtype == np.float64
+    assert (draws["scale"] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: scorevi.from_jax(lambda x: -x, 3), r"must return a scalar.*got shape \(3,\)"),
+        (lambda: scorevi.from_jax(lambda x: {"a": 1.0}, 3), "must return a scalar.*got dict"),
+        (lambda: scorevi.from_jax(1.0, 3), "`log_density` must be a function; got float"),
+        (lambda: scorevi.from_jax(jnp.sum, 0), "`dim` must be a whole number >= 1"),
+        (lambda: scorevi.from_jax(jnp.sum, {}), "must be a dimension or hold at least one array"),
+        (lambda: scorevi.from_jax(jnp.sum, {"a": "x"}), "'a' is of type str"),
+        (lambda: scorevi.from_jax(jnp.sum, {"a": np.zeros(0)}), "'a' is empty"),
+        (
+            lambda: scorevi.from_jax(jnp.sum, {"a": {"b": 1.0}, "a.b": 1.0}),
+            "a.b occurs more than once",
+        ),
+        (
+            lambda: scorevi.from_jax(lambda p: p["a"] + p["b"], {"a": 1.0, "b": 1.0}, names=["x"]),
+            "`names` is for a vector argument",
+        ),
+        (
+            lambda: scorevi.from_jax(lambda x: (x > 0).sum(), 2),
+            "`log_density` must return a real number; got int",
+        ),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,126 @@
+"""Every way to start."""
+
+import numpy as np
+import pytest
+from conftest import logistic_regression
+
+import scorevi
+from scorevi import Gaussian
+from scorevi.evaluate import Evaluator
+from scorevi.examples import gaussian, random_gaussian
+from scorevi.initialize import start
+
+
+def begin(target, initial, budget=None):
+    evaluator = Evaluator(target, budget)
+    return start(initial, evaluator, np.random.default_rng(0)), evaluator
+
+
+def test_none_is_the_standard_normal():
+    result, evaluator = begin(logistic_regression(), None)
+    np.testing.assert_array_equal(result.q.covariance, np.eye(5))
+    assert evaluator.spent == 0
+
+
+def test_a_point_is_the_mean_of_an_identity_covariance():
+    result, _ = begin(logistic_regression(), [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(result.q.mean, [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(result.q.covariance, np.eye(5))
+
+
+def test_mode_is_the_papers_start():
+    target = logistic_regression()
+    result, evaluator = begin(target, "mode")
+    assert np.abs(target.evaluate(result.q.mean[None]).score).max() < 1e-3
+    np.testing.assert_allclose(result.q.covariance, 0.1 * np.eye(5))
+    assert len(result.pairs) == evaluator.spent
+    np.testing.assert_allclose(
+        result.pairs[3].score, target.evaluate(result.pairs[3].theta[None]).score[0]
+    )
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e4, 1e10])
+def test_laplace_is_exact_on_a_gaussian(condition):
+    p = random_gaussian(6, condition, seed=0)
+    result, _ = begin(gaussian(p.mean, p.covariance), "laplace")
+    assert result.q.kl(p) < 1e-3
+
+
+def test_lbfgs_learns_the_curvature():
+    p = random_gaussian(6, 40, seed=0)
+    result, _ = begin(gaussian(p.mean, p.covariance), "lbfgs")
+    wide = Gaussian(p.mean, np.sqrt(0.1) * np.eye(6))
+    assert result.q.kl(p) < 0.5 * wide.kl(p)
+
+
+@pytest.mark.parametrize("way", ["mode", "lbfgs", "laplace"])
+def test_a_wall_of_nan_does_not_stop_the_search_for_the_mode(way):
+    def inside(theta):
+        return theta[:, :1] < 2.5
+
+    target = scorevi.from_function(
+        lambda x: np.where(inside(x), 20 * (2.0 - x), np.nan),
+        3,
+        lambda x: np.where(inside(x)[:, 0], -10 * ((2.0 - x) ** 2).sum(axis=1), np.nan),
+        batched=True,
+    )
+    result, evaluator = begin(target, way, 400)
+    np.testing.assert_allclose(result.q.mean, 2.0, atol=1e-3)
+    assert evaluator.spent <= 200
+
+
+def test_a_start_that_is_not_finite_is_moved():
+    def outside(theta):
+        return (theta**2).sum(axis=1) > 1.0
+
+    target = scorevi.from_function(
+        lambda x: np.where(outside(x)[:, None], 3.0 - x, np.nan),
+        2,
+        lambda x: np.where(outside(x), -0.5 * ((x - 3.0) ** 2).sum(axis=1), np.nan),
+        batched=True,
+    )
+    result, _ = begin(target, "mode", 400)
+    assert "not finite at the start" in result.notes[0]
+    np.testing.assert_allclose(result.q.mean, 3.0, atol=1e-3)
+
+
+def test_the_search_for_the_mode_spends_at_most_half_the_budget():
+    p = random_gaussian(50, 1e6, seed=0)
+    fit = scorevi.fit(gaussian(p.mean, p.covariance), initial="mode", max_gradients=60)
+    assert fit.num_updates >= 15
+    assert any("ended before it converged" in note for note in fit.notes)
+    fit = scorevi.fit(gaussian(p.mean, p.covariance), initial="laplace", max_gradients=100)
+    assert any("Laplace" in note for note in fit.notes)
+
+
+def test_a_mode_without_curvature_is_said():
+    """A saddle: flat along the second axis."""
+    target = scorevi.from_function(
+        lambda x: np.stack([-x[:, 0], 0 * x[:, 1]], axis=1),
+        2,
+        lambda x: -0.5 * x[:, 0] ** 2,
+        batched=True,
+    )
+    result, _ = begin(target, "laplace")
+    assert "not negative definite in 1 directions" in result.notes[-1]
+    assert np.isfinite(result.q.factor).all()
+
+
+@pytest.mark.parametrize(
+    ("initial", "message"),
+    [
+        ([1.0, 2.0], r"`initial` must have shape \(5\); got \(2,\)"),
+        ([np.nan] * 5, "`initial` must be finite; 5 of its entries"),
+        (Gaussian.standard(2), "`initial` must have the target's dimension, 5; got 2"),
+        ("moode", "`initial` must be None, a Gaussian, a point, or one of mode, laplace, lbfgs"),
+        ({}, "`initial` must be an array of real numbers"),
+    ],
+)
+def test_wrong_starts_are_named(initial, message):
+    with pytest.raises(ValueError, match=message):
+        scorevi.fit(logistic_regression(), initial=initial)
+
+
+def test_the_mode_needs_a_log_density():
+    with pytest.raises(ValueError, match="looks for the mode, which needs the log density"):
+        scorevi.fit(scorevi.from_function(np.negative, 2), initial="mode")

@@ -1,0 +1,173 @@
+"""Saving, loading, exporting and drawing."""
+
+import importlib.util
+import json
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+import scorevi
+from scorevi.examples import eight_schools
+from scorevi.export import write_draws
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return scorevi.fit(eight_schools(), max_gradients=400, seed=2)
+
+
+def test_a_fit_comes_back_as_it_was_saved(fit, tmp_path):
+    path = fit.save(tmp_path / "fit.npz")
+    back = scorevi.load(path)
+    np.testing.assert_array_equal(back.mean, fit.mean)
+    np.testing.assert_array_equal(back.covariance, fit.covariance)
+    np.testing.assert_array_equal(back.sample(3, seed=1), fit.sample(3, seed=1))
+    for name, column in fit.trace._asdict().items():
+        np.testing.assert_array_equal(getattr(back.trace, name), column)
+    for name in ("status", "num_gradients", "solver", "seed", "parameters", "elbo", "summary"):
+        assert getattr(back, name) == getattr(fit, name), name
+    assert (back.status.cause, back.status.advice) == (fit.status.cause, fit.status.advice)
+    assert str(back) == str(fit)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_draws_of_a_loaded_fit_need_the_model(fit, tmp_path):
+    path = fit.save(tmp_path / "fit")
+    assert path.name == "fit.npz"
+    with pytest.raises(ValueError, match=r"Use scorevi.load\(path, target=...\)"):
+        scorevi.load(path).draws(3)
+    back = scorevi.load(path, target=eight_schools())
+    np.testing.assert_array_equal(back.draws(3, seed=1)["theta"], fit.draws(3, seed=1)["theta"])
+    with pytest.raises(ValueError, match="its parameters differ"):
+        scorevi.load(path, target=scorevi.Gaussian.standard(10))
+
+
+def test_an_unconstrained_fit_needs_no_model(tmp_path):
+    fit = scorevi.fit(scorevi.Gaussian.standard(2), max_gradients=50)
+    back = scorevi.load(fit.save(tmp_path / "fit.npz"))
+    np.testing.assert_array_equal(back.draws(3, seed=0)["theta"], fit.draws(3, seed=0)["theta"])
+
+
+def test_a_failed_fit_can_be_saved_and_stays_failed(tmp_path):
+    target = scorevi.from_function(lambda x: x * np.nan, 2, batched=True)
+    with pytest.warns(scorevi.FitWarning):
+        fit = scorevi.fit(target)
+    back = scorevi.load(fit.save(tmp_path / "fit.npz"))
+    assert back.status == "bad-scores"
+    assert back.bad_scores.counts == fit.bad_scores.counts
+    assert back.bad_scores.describe() == fit.bad_scores.describe()
+    with pytest.raises(scorevi.FitError, match="No update was made"):
+        _ = back.mean
+
+
+def test_a_folder_that_is_not_there_or_not_writable_is_named(fit, tmp_path):
+    with pytest.raises(ValueError, match="`path` must lie in an existing folder"):
+        fit.save(tmp_path / "missing" / "fit.npz")
+    (tmp_path / "taken.npz").mkdir()
+    with pytest.raises(ValueError, match="`path` could not be written"):
+        fit.save(tmp_path / "taken.npz")
+    assert list(tmp_path.glob("*.part")) == []
+    with pytest.raises(ValueError, match="`path` could not be written"):
+        fit.save("/proc/fit.npz")
+
+
+def test_truncated_and_foreign_files_are_refused(fit, tmp_path):
+    whole = fit.save(tmp_path / "fit.npz").read_bytes()
+    refused = "must be a file written by Fit.save"
+    for length in (0, 10, 1000, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.npz").write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=refused):
+            scorevi.load(tmp_path / "cut.npz")
+    np.savez(tmp_path / "foreign.npz", x=np.ones(3))
+    np.savez(tmp_path / "other.npz", meta=np.array(json.dumps({"format": "scorevi-fit-99"})))
+    np.save(tmp_path / "array.npy", np.ones(3))
+    (tmp_path / "text.npz").write_text("hello")
+    with zipfile.ZipFile(tmp_path / "zip.npz", "w") as archive:
+        archive.writestr("meta.npy", b"nothing")
+    for name in ("foreign.npz", "other.npz", "array.npy", "text.npz", "zip.npz"):
+        with pytest.raises(ValueError, match=refused):
+            scorevi.load(tmp_path / name)
+    with pytest.raises(ValueError, match="there is none at"):
+        scorevi.load(tmp_path / "nowhere.npz")
+
+
+def test_nothing_in_a_file_is_executed(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "sprung"),))
+
+    np.savez(tmp_path / "trap.npz", meta=np.array([Trap()], dtype=object))
+    (tmp_path / "trap.pkl").write_bytes(pickle.dumps(Trap()))
+    for name in ("trap.npz", "trap.pkl"):
+        with pytest.raises(ValueError, match=r"must be a file written by Fit\.save"):
+            scorevi.load(tmp_path / name)
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_a_status_survives_pickling(fit):
+    copy = pickle.loads(pickle.dumps(fit.status))
+    assert (copy, copy.cause, copy.advice) == (fit.status, fit.status.cause, fit.status.advice)
+    with pytest.raises(ValueError, match="`word` must be one of"):
+        scorevi.Status("fine", "it is")
+
+
+def test_csv_draws(fit, tmp_path):
+    write_draws(fit, tmp_path / "draws.csv", draws=20, seed=1)
+    lines = (tmp_path / "draws.csv").read_text().splitlines()
+    assert lines[0].startswith("mu,tau,theta[0],theta[1]")
+    values = np.array([line.split(",") for line in lines[1:]], dtype=float)
+    np.testing.assert_array_equal(values[:, 1], fit.draws(20, seed=1)["tau"])
+    with pytest.raises(ValueError, match=r"`path` must end in one of \.nc, \.csv; got draws\.txt"):
+        write_draws(fit, tmp_path / "draws.txt")
+    with pytest.raises(ValueError, match="there is no"):
+        write_draws(fit, tmp_path / "missing" / "draws.csv")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.skipif(importlib.util.find_spec("arviz") is None, reason="needs the arviz extra")
+def test_arviz_draws(fit, tmp_path):
+    import arviz
+
+    data = fit.to_arviz(draws=30, seed=1)
+    expected = fit.draws(30, seed=1)
+    assert data["posterior"]["theta"].shape == (1, 30, 8)
+    np.testing.assert_array_equal(data["posterior"]["tau"].values[0], expected["tau"])
+    np.testing.assert_array_equal(
+        np.log(data["posterior"]["tau"].values),
+        np.log(np.exp(data["unconstrained_posterior"]["log_tau"].values)),
+    )
+    assert data["posterior"].attrs["inference_library"] == "scorevi"
+    write_draws(fit, tmp_path / "draws.nc", draws=30, seed=1)
+    back = arviz.from_netcdf(str(tmp_path / "draws.nc"))
+    np.testing.assert_array_equal(back["posterior"]["tau"].values[0], expected["tau"])
+
+
+def test_the_picture_shows_names_and_course(fit, tmp_path):
+    plots = pytest.importorskip("scorevi.plots")
+    figure = plots.plot_fit(fit, title="Eight schools")
+    left, fisher, elbo = figure.axes
+    assert [tick.get_text() for tick in left.get_yticklabels()][:2] == ["mu", "tau"]
+    assert fisher.get_yscale() == "log"
+    assert len(elbo.lines[0].get_xdata()) == fit.num_updates
+    plots.save_picture(fit, tmp_path / "fit.png")
+    assert (tmp_path / "fit.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(ValueError, match="there is no"):
+        plots.save_picture(fit, tmp_path / "missing" / "fit.png")
+
+
+def test_the_picture_of_a_fit_without_log_density(tmp_path):
+    plots = pytest.importorskip("scorevi.plots")
+    fit = scorevi.fit(scorevi.from_function(np.negative, 40), max_gradients=100)
+    figure = plots.plot_fit(fit)
+    assert "first 30 of 40 parameters" in figure.axes[0].get_title()
+    assert figure.axes[2].texts[0].get_text() == "needs the log density"
+    figure.savefig(tmp_path / "fit.png")
