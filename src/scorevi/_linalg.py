@@ -27,6 +27,17 @@ def cholesky(matrix: AnyArray) -> AnyArray:
     return np.full_like(matrix, np.nan) if failed else factor
 
 
+def eigh(matrix: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Return eigenvalues, ascending, and eigenvectors of a small symmetric matrix."""
+    if not isinstance(matrix, np.ndarray):
+        values, vectors = matrix.__array_namespace__().linalg.eigh(matrix, symmetrize_input=False)
+        return values, vectors
+    values, vectors, failed = lapack.dsyev(matrix, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("the eigenvalues did not converge")
+    return values, vectors
+
+
 def times_rows(matrix: AnyArray, rows: AnyArray) -> AnyArray:
     """Return rows @ matrix.T: the matrix applied to each row, shape (n, D)."""
     if isinstance(matrix, np.ndarray) and len(rows) <= _FEW:
@@ -42,13 +53,13 @@ def rows_times(rows: AnyArray, matrix: AnyArray) -> AnyArray:
 
 
 def add_low_rank(base: AnyArray, left: AnyArray, right: AnyArray) -> AnyArray:
-    """Return base + left @ right.T, with ``left`` and ``right`` of shape (D, k), k small."""
+    """Return base + left.T @ right, with ``left`` and ``right`` of shape (k, D), k small."""
     if isinstance(base, np.ndarray) and len(base) >= _LARGE:
         total = base.T.copy(order="F")
-        for x, y in zip(right.T, left.T, strict=True):
+        for x, y in zip(right, left, strict=True):
             total = blas.dger(1.0, x, y, a=total, overwrite_a=1)
         return total.T
-    change = left @ right.T
+    change = left.T @ right
     change += base
     return change
 

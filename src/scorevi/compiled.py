@@ -40,6 +40,7 @@ class Loop:
     def __init__(self, target: JaxTarget, solver: Solver, batch_size: int) -> None:
         self.batch_size = batch_size
         self.max_steps = max(1, min(2048, _NOISE_ENTRIES // (batch_size * target.dim)))
+        self.first_steps = max(1, self.max_steps // 8)
         self._noise = np.zeros((self.max_steps * batch_size, target.dim))
         key = (solver, batch_size)
         if key not in target.loops:
@@ -78,12 +79,13 @@ def _build(
         def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
             state, done, elbos, fishers, *_ = carry
             z = jax.lax.dynamic_slice_in_dim(noise, done * batch_size, batch_size)
-            theta = state.q.unwhiten(z)
+            offset = state.q.image(z)
+            theta = state.q.mean + offset
             log_density, score = target.log_density_and_score(theta)
             white = state.q.whiten_score(score)
             elbo = elbo_estimate(z, log_density, state.q.log_det)
             fisher = fisher_residual(z, white)
-            new, _ = solver.step(state, Batch(z, theta, score, white, log_density))
+            new, _ = solver.step(state, Batch(z, offset, theta, score, white, log_density))
             good = jnp.isfinite(elbo + fisher) & is_sound(new.q, log_det_at_start)
             state = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
             elbos, fishers = elbos.at[done].set(elbo), fishers.at[done].set(fisher)

@@ -97,7 +97,7 @@ class Run:
         self._chunked = chunked
         self._rng = stream(entropy, SEARCH)
         self._loop: Loop | None = None
-        self._chunk = 32
+        self._chunk = 1
         self._initial = initial
         self.q = Gaussian.standard(target.dim)
         self._begin(self.q)
@@ -136,6 +136,7 @@ class Run:
         self._begin(begin.q)
         if self._chunked and isinstance(target, JaxTarget):
             self._loop = Loop(target, solver, self.batch_size)
+            self._chunk = self._loop.first_steps
 
     def _begin(self, q: Gaussian) -> None:
         self.q = q
@@ -143,13 +144,11 @@ class Run:
         self._log_det_at_start = float(q.log_det or 0.0)
 
     def _advance(self) -> Updates:
-        if self.evaluator.remaining < self.batch_size or self.evaluator.late:
-            raise Exhausted
-        if self._loop is not None:
-            return self._many_steps(self._loop)
-        return self._step(None)
+        return self._step(None) if self._loop is None else self._many_steps(self._loop)
 
     def _many_steps(self, loop: Loop) -> Updates:
+        if self.evaluator.remaining < self.batch_size or self.evaluator.late:
+            raise Exhausted
         before = self.seconds
         size = self.batch_size
         steps = int(min(self._chunk, loop.max_steps, self.evaluator.remaining // size))
@@ -211,7 +210,8 @@ class Run:
         Draws whose score is bad are dropped, counted and drawn anew.
         """
         z = self.noise.take(self.batch_size)
-        theta = self.q.unwhiten(z)
+        offset = self.q.image(z)
+        theta = self.q.mean + offset
         if evaluation is None:
             evaluation = self.evaluator(theta)
         else:
@@ -223,8 +223,8 @@ class Run:
         if math.isfinite(fisher) and (
             log_density is None or math.isfinite(float(log_density.sum()))
         ):
-            return Batch(z, theta, score, white, log_density), fisher
-        return self._redrawn(self._good_rows(z, theta, evaluation))
+            return Batch(z, offset, theta, score, white, log_density), fisher
+        return self._redrawn(self._good_rows(z, offset, evaluation))
 
     def _redrawn(self, batch: Batch) -> tuple[Batch, float]:
         """Fill up a batch of which some draws were dropped."""
@@ -236,13 +236,14 @@ class Run:
                 self._begin(q)
                 return self._batch(None)
             z = self.noise.take(missing)
-            theta = self.q.unwhiten(z)
-            more = self._good_rows(z, theta, self.evaluator(theta))
+            offset = self.q.image(z)
+            more = self._good_rows(z, offset, self.evaluator(self.q.mean + offset))
             columns = zip(batch, more, strict=True)
             batch = Batch(*(None if a is None else np.concatenate([a, b]) for a, b in columns))
         return batch, float(fisher_residual(batch.z, batch.whitened_score))
 
-    def _good_rows(self, z: Array, theta: Array, evaluation: Evaluation) -> Batch:
+    def _good_rows(self, z: Array, offset: Array, evaluation: Evaluation) -> Batch:
+        theta = self.q.mean + offset
         score, log_density, _ = evaluation
         white = self.q.whiten_score(score)
         good = self.evaluator.usable(evaluation)
@@ -250,6 +251,7 @@ class Run:
         self.evaluator.note_bad(theta, evaluation, good)
         return Batch(
             z[good],
+            offset[good],
             theta[good],
             score[good],
             white[good],

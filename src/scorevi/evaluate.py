@@ -123,9 +123,12 @@ class Evaluator:
     def __call__(self, theta: Array) -> Evaluation:
         """Evaluate the rows of theta; raises :class:`Exhausted` rather than overspend."""
         size = len(theta)
-        if size > self.remaining or self.late:
+        spent = self.spent + size
+        if self.max_gradients is not None and spent > self.max_gradients:
             raise Exhausted
-        self.spent += size
+        if self.deadline is not None and self.late:
+            raise Exhausted
+        self.spent = spent
         try:
             return self.target.evaluate(theta)
         except Exception as error:

@@ -53,11 +53,7 @@ def to_arviz(fit: Fit, draws: int = 1000, seed: Seed = None) -> Any:
 
 def write_draws(fit: Fit, path: str | Path, draws: int = 1000, seed: Seed = None) -> None:
     """Write constrained draws to a ``.nc`` (ArviZ) or ``.csv`` file, by the path's ending."""
-    path = Path(path)
-    if path.suffix not in FORMATS:
-        raise ValueError(f"`path` must end in one of {', '.join(FORMATS)}; got {path.name}.")
-    if not path.parent.is_dir():
-        raise ValueError(f"`path` must lie in an existing folder; there is no {path.parent}.")
+    path = check_format(check_folder(path))
     try:
         if path.suffix == ".nc":
             to_arviz(fit, draws, seed).to_netcdf(str(path))
@@ -65,6 +61,23 @@ def write_draws(fit: Fit, path: str | Path, draws: int = 1000, seed: Seed = None
             _write_csv(fit.draws(draws, seed), path)
     except OSError as error:
         raise ValueError(f"`path` could not be written: {error}.") from None
+
+
+def check_folder(path: str | Path) -> Path:
+    """Refuse a path to write to whose folder does not exist."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise ValueError(f"`path` must lie in an existing folder; there is no {path.parent}.")
+    return path
+
+
+def check_format(path: Path) -> Path:
+    """Refuse a file of draws whose ending is not known, or needs what is not installed."""
+    if path.suffix not in FORMATS:
+        raise ValueError(f"`path` must end in one of {', '.join(FORMATS)}; got {path.name}.")
+    if path.suffix == ".nc":
+        require("arviz")
+    return path
 
 
 def _write_csv(draws: dict[str, Any], path: Path) -> None:

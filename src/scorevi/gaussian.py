@@ -142,7 +142,11 @@ class Gaussian:
 
     def unwhiten(self, z: AnyArray) -> AnyArray:
         """Map rows z of the whitened space to points mean + factor @ z."""
-        return self.mean + times_rows(self.factor, z)
+        return self.mean + self.image(z)
+
+    def image(self, z: AnyArray) -> AnyArray:
+        """Map rows z of the whitened space to offsets factor @ z from the mean."""
+        return times_rows(self.factor, z)
 
     def whiten_score(self, score: AnyArray) -> AnyArray:
         """Map rows g, scores at points of the space, to scores factor.T @ g in whitened space."""
@@ -196,16 +200,21 @@ class Gaussian:
         mean = self.mean + self.factor @ shift
         return Gaussian(mean, self.factor @ root, self.log_det + log_det)
 
-    def moved_within(
-        self, basis: AnyArray, shift: AnyArray, core: AnyArray, log_det: AnyArray
+    def moved_along(
+        self,
+        shift: AnyArray,
+        directions: AnyArray,
+        images: AnyArray,
+        core: AnyArray,
+        log_det: AnyArray,
     ) -> Gaussian:
-        """Apply a change confined to the few directions of an orthonormal ``basis``, shape (D, k).
+        """Apply a change confined to the span of the k rows of ``directions``, X of shape (k, D).
 
-        mean ← mean + L·basis·shift, L ← L·(I + basis·core·basisᵀ), in O(k·D²).
+        L ← L·(I + Xᵀ·core·X) in O(k·D²), given the rows' ``images`` X·Lᵀ, a symmetric ``core``,
+        and the log determinant of the root. The mean moves by ``shift``, itself an image.
         """
-        image = times_rows(self.factor, basis.T).T
-        factor = add_low_rank(self.factor, image @ core, basis)
-        return Gaussian(self.mean + image @ shift, factor, self.log_det + log_det)
+        factor = add_low_rank(self.factor, core @ images, directions)
+        return Gaussian(self.mean + shift, factor, self.log_det + log_det)
 
     @property
     def _log_det(self) -> float:

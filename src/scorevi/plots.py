@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from scorevi._arrays import Array
 from scorevi._extras import require
+from scorevi.export import check_folder
 from scorevi.results import Fit
 
 _MOST_PARAMETERS = 30
@@ -52,9 +53,7 @@ def plot_fit(fit: Fit, title: str = "") -> Any:
 
 def save_picture(fit: Fit, path: str | Path, title: str = "") -> None:
     """Save :func:`plot_fit` to a file, whose ending says the format."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise ValueError(f"`path` must lie in an existing folder; there is no {path.parent}.")
+    path = check_folder(path)
     figure = plot_fit(fit, title)
     try:
         figure.savefig(path, dpi=130)
@@ -78,7 +77,7 @@ def _intervals(axes: Any, fit: Fit) -> None:
 
 
 def _course(axes: Any, gradients: NDArray[Any], values: Array, title: str) -> None:
-    axes.set_title(f"{title}, one estimate per update and running median", fontsize=10, color=_INK)
+    axes.set_title(f"{title} per update, with running median", fontsize=10, color=_INK)
     _tidy(axes)
     known = np.isfinite(values)
     if not known.any():

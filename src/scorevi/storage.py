@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from scorevi.evaluate import BadScore, BadScores
+from scorevi.export import check_folder
 from scorevi.gaussian import Gaussian
 from scorevi.results import Fit, Summary, Trace
 from scorevi.status import Status
@@ -24,11 +25,9 @@ _FORMAT = "scorevi-fit-1"
 
 def save(fit: Fit, path: str | Path) -> Path:
     """Write a fit; see :meth:`scorevi.Fit.save`. The file appears whole or not at all."""
-    path = Path(path)
+    path = check_folder(path)
     if path.suffix != ".npz":
         path = path.with_name(path.name + ".npz")
-    if not path.parent.is_dir():
-        raise ValueError(f"`path` must lie in an existing folder; there is no {path.parent}.")
     meta = {
         "format": _FORMAT,
         "version": fit.version,

@@ -13,8 +13,10 @@ class Batch(NamedTuple):
 
     z: AnyArray
     """Standard normal noise (B, D), the draws in whitened coordinates."""
+    offset: AnyArray
+    """factor @ z, (B, D)."""
     theta: AnyArray
-    """The draws, mean + factor @ z, (B, D)."""
+    """The draws, mean + offset, (B, D)."""
     score: AnyArray
     """The target's scores g at theta, (B, D)."""
     whitened_score: AnyArray

@@ -22,12 +22,13 @@ a dense root is cheaper than finding those directions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import AnyArray, as_count, namespace
-from scorevi._linalg import cholesky, identity
+from scorevi._arrays import AnyArray, Array, as_count, namespace
+from scorevi._linalg import cholesky, eigh, identity
 from scorevi.gaussian import Gaussian
 from scorevi.solvers.base import Batch
 
@@ -89,11 +90,18 @@ class GSM:
         square = xp.vecdot(h, h) + zh * zh
         rho = square / (xp.sqrt(0.25 + square) + 0.5)
         w = z + (h + zh[:, None] * z) / (1.0 + rho)[:, None]
-        shift = w.sum(axis=0) / size
         if dim <= max(_DENSE_UP_TO, 2 * size):
-            q = state.q.moved(shift, *_dense_root(z, w, rho))
+            q = state.q.moved(w.sum(axis=0) / size, *_dense_root(z, w, rho))
         else:
-            q = state.q.moved_within(*_low_rank_root(z, w, shift, rho))
+            # factor @ w without another pass over the factor for its part along z
+            of_w = (
+                batch.offset
+                + (state.q.image(h) + zh[:, None] * batch.offset) / (1.0 + rho)[:, None]
+            )
+            images = xp.concat([batch.offset, of_w])
+            q = state.q.moved_along(
+                of_w.sum(axis=0) / size, xp.concat([z, w]), images, *_low_rank_root(z, w, rho)
+            )
         return GSMState(q), GSMInfo(rho)
 
 
@@ -114,23 +122,35 @@ def _dense_root(z: AnyArray, w: AnyArray, rho: AnyArray) -> tuple[AnyArray, AnyA
     return root, log_det
 
 
-def _low_rank_root(
-    z: AnyArray, w: AnyArray, shift: AnyArray, rho: AnyArray
-) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
-    """Return basis (D, 2B), the shift in it, core (2B, 2B) and the log determinant.
+def _low_rank_root(z: AnyArray, w: AnyArray, rho: AnyArray) -> tuple[AnyArray, AnyArray]:
+    r"""Return T, (2B, 2B), with I + Xᵀ T X the symmetric root of C, and its log determinant.
 
-    I + basis·core·basisᵀ is the symmetric root of C.
+    X has the rows z and w, and C = I + Xᵀ S X with S = [[0, I], [I, −I]] / B. With Rᵀ R = X Xᵀ,
+    E = R S Rᵀ has the eigenvalues of C − I, and
+
+    .. math:: T = \tfrac12 S - S R^\top k(E) R S, \qquad k(e) = \tfrac12 (1 + \sqrt{1 + e})^{-2},
+
+    in which nothing is divided by, however small w is.
     """
     xp = namespace(z)
     size = z.shape[0]
-    basis, upper = xp.linalg.qr(xp.concat([z, w]).T)
-    in_z, in_w = upper[:, :size], upper[:, size:]
-    half = (in_z - 0.5 * in_w) @ in_w.T
-    small = (half + half.T) / size + identity(xp, 2 * size)
-    values, vectors = xp.linalg.eigh(small)
-    values = xp.maximum(values, _floor(rho))
-    core = (vectors * (xp.sqrt(values) - 1.0)) @ vectors.T
-    return basis, basis.T @ shift, core, 0.5 * xp.log(values).sum()
+    rows = xp.concat([z, w])
+    unit = identity(xp, 2 * size)
+    # Rounding on the diagonal keeps the Cholesky factor alive where w is parallel to z, or zero.
+    upper = cholesky(rows @ rows.T * (1.0 + 1e-14 * unit) + 1e-300 * unit).T
+    signs = _signs(size)
+    scaled = upper @ signs
+    values, vectors = eigh(scaled @ upper.T)
+    squared = xp.maximum(1.0 + values, _floor(rho))
+    kernel = (vectors * (0.5 / (1.0 + xp.sqrt(squared)) ** 2)) @ vectors.T
+    return 0.5 * signs - scaled.T @ kernel @ scaled, 0.5 * xp.log(squared).sum()
+
+
+@cache
+def _signs(size: int) -> Array:
+    """Return S, symmetric, (2B, 2B)."""
+    unit = np.eye(size)
+    return np.block([[0.0 * unit, unit], [unit, -unit]]) / size
 
 
 def _floor(rho: AnyArray) -> AnyArray:

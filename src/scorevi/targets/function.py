@@ -47,7 +47,7 @@ class FunctionTarget:
         """Evaluate at the rows of theta; a row on which a pointwise function fails is NaN."""
         failures: dict[int, Failure] = {}
         n = len(theta)
-        score = _call("score", self.score, self.score_batched, theta, (n, self.dim), failures)
+        score = _call("score", self.score, self.score_batched, theta, theta.shape, failures)
         if self.log_density is None:
             return Evaluation(score, None, failures)
         log_density = _call(

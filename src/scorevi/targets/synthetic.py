@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from scorevi._arrays import Array, Seed, as_count
+from scorevi._linalg import times_rows
 from scorevi.gaussian import Gaussian
 from scorevi.targets.base import Target
 from scorevi.targets.function import FunctionTarget, from_function
@@ -18,10 +19,10 @@ def gaussian(mean: ArrayLike, covariance: ArrayLike) -> FunctionTarget:
     precision = half.T @ half
 
     def score(theta: Array) -> Array:
-        return np.asarray((q.mean - theta) @ precision)
+        return np.asarray(times_rows(precision, q.mean - theta))
 
     def log_density(theta: Array) -> Array:
-        white = (theta - q.mean) @ half.T
+        white = times_rows(half, theta - q.mean)
         return np.asarray(-0.5 * np.vecdot(white, white))
 
     return from_function(score, q.dim, log_density, batched=True)

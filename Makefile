@@ -1,0 +1,37 @@
+# make demo   set up .venv and fit the example
+# make test   set up .venv and run lint, types and tests
+# make bench  set up .venv and run the benchmarks
+# PYTHON=python3.12 chooses the interpreter that .venv is made with.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.installed-plots
+	$(BIN)/scorevi demo
+
+test: lint
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python -m benchmarks
+
+# One stamp per set of extras, made anew when the requirements change.
+$(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --quiet --editable '.[$*]'
+	touch $@
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade pip
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

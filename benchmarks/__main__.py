@@ -1,0 +1,34 @@
+"""Run all benchmarks, or those named on the command line.
+
+One thread is set here, before NumPy is loaded.
+"""
+
+import os
+import sys
+
+for variable in ("OMP", "OPENBLAS", "MKL"):
+    os.environ[f"{variable}_NUM_THREADS"] = "1"
+os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
+from benchmarks import gsm  # noqa: E402
+
+BENCHMARKS = {
+    "speed": gsm.speed,
+    "growth": gsm.growth,
+    "memory": gsm.memory,
+    "gradients": gsm.gradients,
+}
+
+
+def main() -> None:
+    """Run what was asked for."""
+    names = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        sys.exit(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    for name in names:
+        BENCHMARKS[name]()
+
+
+if __name__ == "__main__":
+    main()

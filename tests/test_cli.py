@@ -1,0 +1,246 @@
+"""The command line as a person and as a script meet it."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import scorevi
+
+MODEL = """
+import numpy as np
+import scorevi
+
+target = scorevi.from_function(lambda x: [1.0, -2.0] - x, 2, names=["alpha", "beta"], batched=True)
+half = scorevi.from_function(
+    lambda x: np.where(x[:, :1] > 0, -x, np.nan), 2, batched=True)
+broken = scorevi.from_function(lambda x: x * np.nan, 2, batched=True)
+flat = scorevi.from_function(np.zeros_like, 2, batched=True)
+number = 3
+
+def make():
+    return target
+
+def score(x):
+    return -x
+
+def log_density(x):
+    return -0.5 * ((x - 1.0) ** 2).sum()
+
+def slow():
+    import time
+    def score(x):
+        time.sleep(0.01)
+        return -x
+    return scorevi.from_function(score, 2, batched=True)
+
+def crash():
+    raise RuntimeError("no such\\ndata")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
+    return tmp_path
+
+
+def environment():
+    plain = {key: value for key, value in os.environ.items() if "COLOR" not in key}
+    return {**plain, "TERM": "xterm", "COLUMNS": "100"}
+
+
+def run(folder, *arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "scorevi", *map(str, arguments)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(),
+        check=False,
+        **options,
+    )
+
+
+def test_demo_prints_the_parameters_and_saves_a_picture(folder):
+    pytest.importorskip("matplotlib")
+    result = run(folder, "demo")
+    assert result.returncode == 0, result.stderr
+    for word in ("parameter", "mean", "sd", "5%", "95%", "mu", "tau", "theta[7]", "status:"):
+        assert word in result.stdout
+    assert (folder / "scorevi-demo.png").read_bytes()[:4] == b"\x89PNG"
+    assert "\x1b" not in result.stdout + result.stderr
+    assert result.stderr == ""
+    again = run(folder, "demo", "--json", "--picture", "again.png")
+    assert json.loads(again.stdout)["files"] == {"picture": "again.png"}
+
+
+def test_in_a_terminal_there_is_a_progress_bar(folder):
+    main, child = pty.openpty()
+    command = [sys.executable, "-m", "scorevi", "fit", "model.py:target"]
+    with subprocess.Popen(
+        command, cwd=folder, stdin=child, stdout=child, stderr=child, env=environment()
+    ) as process:
+        os.close(child)
+        shown = b""
+        while select.select([main], [], [], 60)[0]:
+            try:
+                piece = os.read(main, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            shown += piece
+        assert process.wait(60) == 0
+    os.close(main)
+    assert b"fitting" in shown
+    assert b"2000/2000" in shown
+    assert b"\x1b[" in shown
+    assert b"alpha" in shown
+
+
+def test_fit_saves_and_show_shows(folder):
+    result = run(
+        folder, "fit", "model.py:target", "--max-gradients", 300, "--seed", 3, "--out", "fit.npz",
+        "--draws", "draws.csv", "--num-draws", 50,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "alpha" in result.stdout
+    assert "fit.npz" in result.stdout
+    fit = scorevi.load(folder / "fit.npz")
+    assert fit.num_gradients == 300
+    assert fit.seed == 3
+    np.testing.assert_allclose(fit.mean, [1.0, -2.0], atol=1e-6)
+    lines = (folder / "draws.csv").read_text().splitlines()
+    assert lines[0] == "alpha,beta"
+    assert len(lines) == 51
+    shown = run(folder, "show", "fit.npz")
+    assert shown.returncode == 0
+    assert shown.stdout.splitlines()[1] == result.stdout.splitlines()[1]
+
+
+def test_json_is_json(folder):
+    result = run(folder, "fit", "model.py:target", "--json", "--max-seconds", 60)
+    answer = json.loads(result.stdout)
+    assert answer["status"] == "budget"
+    assert answer["num_gradients"] == 2000
+    assert answer["elbo"] is None
+    assert [row["name"] for row in answer["parameters"]] == ["alpha", "beta"]
+    assert answer["parameters"][0]["mean"] == pytest.approx(1.0)
+
+
+@pytest.mark.jax
+def test_a_jax_log_density_needs_only_its_dimension(folder):
+    pytest.importorskip("jax")
+    arguments = ("--dim", 3, "--initial", "mode", "--json")
+    result = run(folder, "fit", "model:log_density", *arguments)
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert [row["mean"] for row in answer["parameters"]] == pytest.approx([1.0] * 3)
+
+
+def test_a_function_that_makes_the_target_and_a_point_to_start_from(folder):
+    result = run(folder, "fit", "model.py:make", "--initial", "0.5,-1", "--rows", 1)
+    assert result.returncode == 0
+    assert "... and 1 more; --rows 0 shows all" in result.stdout
+
+
+@pytest.mark.parametrize(("name", "word"), [("broken", "bad-scores"), ("flat", "diverged")])
+def test_a_failed_fit_exits_with_1_and_says_so(folder, name, word):
+    result = run(folder, "fit", f"model.py:{name}", "--out", "fit.npz", "--draws", "draws.csv")
+    assert result.returncode == 1
+    assert f"status:     {word}" in result.stdout
+    assert "NOT FITTED" in result.stdout
+    assert "Traceback" not in result.stderr
+    assert "Warning" not in result.stderr
+    assert run(folder, "show", "fit.npz").returncode == 1
+
+
+def test_bad_scores_are_reported(folder):
+    result = run(folder, "fit", "model.py:half")
+    assert "bad scores:" in result.stdout
+    assert "the score is NaN" in result.stdout
+
+
+def test_ctrl_c_prints_what_there_is_and_exits_with_130(folder):
+    command = [sys.executable, "-m", "scorevi", "fit", "model.py:slow", "--max-gradients", "999999"]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert b"interrupted" in out
+    assert b"theta[0]" in out
+    assert b"Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "model.py"], "TARGET must be module:name or file.py:name; got 'model.py'"),
+        (["fit", "nothing.py:x"], "there is no file nothing.py"),
+        (["fit", "nothing:x"], "there is no module 'nothing'"),
+        (["fit", "model.py:nothing"], "model.py has no 'nothing'; it has np, scorevi, target"),
+        (["fit", "model.py:number"], "`target` must be a target"),
+        (["fit", "model.py:score"], "is a function of 1 argument(s). If it is a log density"),
+        (["fit", "model.py:crash"], "RuntimeError: no such data"),
+        (["fit", "model.py:target", "--max-gradients", "0"], "`max_gradients` must be a whole"),
+        (["fit", "model.py:target", "--batch-size", "0"], "`batch_size` must be a whole"),
+        (["fit", "model.py:target", "--initial", "nowhere"], "--initial must be one of mode"),
+        (["fit", "model.py:target", "--initial", "1,2,3"], "`initial` must have shape (2)"),
+        (["fit", "model.py:target", "--out", "no/fit.npz"], "there is no no."),
+        (["fit", "model.py:target", "--draws", "x.txt"], "must end in one of .nc, .csv"),
+        (["show", "model.py"], "must be a file written by Fit.save"),
+        (["show", "nothing.npz"], "there is none at nothing.npz"),
+    ],
+)
+def test_errors_are_one_line_and_exit_with_2(folder, arguments, message):
+    result = run(folder, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("scorevi: error: ")
+    assert result.stdout == ""
+
+
+def test_debug_shows_the_traceback(folder):
+    result = run(folder, "--debug", "fit", "model.py:crash")
+    assert result.returncode == 2
+    assert "Traceback" in result.stderr
+    assert "RuntimeError" in result.stderr
+
+
+def test_usage_errors_and_help(folder):
+    result = run(folder, "fit", "model.py:target", "--solver", "nuts")
+    assert result.returncode == 2
+    assert result.stderr.startswith("scorevi fit: error: Invalid value for '--solver': 'nuts'")
+    assert len(result.stderr.splitlines()) == 1
+    assert run(folder, "fit").stderr == (
+        "scorevi fit: error: Missing argument 'TARGET'. (see --help)\n"
+    )
+    assert "Usage:" in run(folder).stderr
+    for command in ([], ["fit"], ["show"], ["demo"]):
+        shown = run(folder, *command, "--help")
+        assert shown.returncode == 0
+        assert "Usage:" in shown.stdout
+    assert "Exit codes:" in run(folder, "--help").stdout
+    assert run(folder, "--version").stdout == f"scorevi, version {scorevi.__version__}\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(folder):
+    command = f"{sys.executable} -m scorevi fit model.py:target | head -1"
+    result = subprocess.run(
+        command, shell=True, cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert "parameter" in result.stdout
+    assert "Traceback" not in result.stderr
