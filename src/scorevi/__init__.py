@@ -6,7 +6,7 @@
 True
 """
 
-from scorevi import examples
+from scorevi import examples, plots
 from scorevi._version import __version__
 from scorevi.fit import Step, fit, iterate
 from scorevi.gaussian import Gaussian
@@ -32,4 +32,5 @@ __all__ = [
     "from_jax",
     "iterate",
     "load",
+    "plots",
 ]
