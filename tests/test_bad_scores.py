@@ -158,3 +158,28 @@ def test_a_budget_that_ends_before_the_first_update_is_said():
     assert fit.status == "budget"
     with pytest.raises(scorevi.FitError, match="No update was made"):
         _ = fit.mean
+
+
+@pytest.mark.parametrize("batch_size", [2, 50, 200, 1000])
+def test_a_third_of_bad_scores_is_no_reason_to_end_whatever_the_batch_size(batch_size):
+    rng = np.random.default_rng(0)
+
+    def score(theta):
+        return np.where(rng.random((len(theta), 1)) < 0.33, np.nan, P.score(theta))
+
+    target = scorevi.from_function(score, 4, batched=True)
+    fit = scorevi.fit(target, batch_size=batch_size, max_gradients=10 * max(batch_size, 100))
+    assert fit.status == "budget"
+    assert fit.num_updates >= 6
+
+
+def test_batched_calls_that_nearly_always_raise_end_the_fit():
+    def score(theta):
+        if (np.abs(theta[:, 0]) > 0.05).any():
+            raise ArithmeticError("no such place")
+        return -theta
+
+    target = scorevi.from_function(score, 2, batched=True)
+    with pytest.warns(scorevi.FitWarning, match="more than 90 % of the last 100"):
+        fit = scorevi.fit(target, max_gradients=10_000)
+    assert fit.status == "bad-scores"

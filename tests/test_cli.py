@@ -22,6 +22,7 @@ target = scorevi.from_function(lambda x: [1.0, -2.0] - x, 2, names=["alpha", "be
 half = scorevi.from_function(
     lambda x: np.where(x[:, :1] > 0, -x, np.nan), 2, batched=True)
 broken = scorevi.from_function(lambda x: x * np.nan, 2, batched=True)
+odd = scorevi.from_function(lambda x: -x, 2, names=["beta[age]", "[/oops]"], batched=True)
 flat = scorevi.from_function(np.zeros_like, 2, batched=True)
 number = 3
 
@@ -128,7 +129,7 @@ def test_fit_saves_and_show_shows(folder):
 
 
 def test_json_is_json(folder):
-    result = run(folder, "fit", "model.py:target", "--json", "--max-seconds", 60)
+    result = run(folder, "fit", "model.py:target", "--json")
     answer = json.loads(result.stdout)
     assert answer["status"] == "budget"
     assert answer["num_gradients"] == 2000
@@ -193,13 +194,17 @@ def test_ctrl_c_prints_what_there_is_and_exits_with_130(folder):
         (["fit", "model.py:nothing"], "model.py has no 'nothing'; it has np, scorevi, target"),
         (["fit", "model.py:number"], "`target` must be a target"),
         (["fit", "model.py:score"], "is a function of 1 argument(s). If it is a log density"),
-        (["fit", "model.py:crash"], "RuntimeError: no such data"),
-        (["fit", "model.py:target", "--max-gradients", "0"], "`max_gradients` must be a whole"),
-        (["fit", "model.py:target", "--batch-size", "0"], "`batch_size` must be a whole"),
+        (["fit", "model.py:crash"], "RuntimeError: no such data (--debug shows where)"),
+        (["fit", "model.py:target", "--max-gradients", "0"], "--max-gradients must be a whole"),
+        (["fit", "model.py:target", "--batch-size", "0"], "--batch-size must be a whole"),
         (["fit", "model.py:target", "--initial", "nowhere"], "--initial must be one of mode"),
-        (["fit", "model.py:target", "--initial", "1,2,3"], "`initial` must have shape (2)"),
+        (
+            ["fit", "model.py:target", "--initial", "1,2,3"],
+            "--initial must have shape (2,); got (3,)",
+        ),
         (["fit", "model.py:target", "--out", "no/fit.npz"], "there is no no."),
         (["fit", "model.py:target", "--draws", "x.txt"], "must end in one of .nc, .csv"),
+        (["fit", "numpy:ndarray"], "numpy:ndarray is a class; give an object of it"),
         (["show", "model.py"], "must be a file written by Fit.save"),
         (["show", "nothing.npz"], "there is none at nothing.npz"),
     ],
@@ -214,10 +219,38 @@ def test_errors_are_one_line_and_exit_with_2(folder, arguments, message):
 
 
 def test_debug_shows_the_traceback(folder):
-    result = run(folder, "--debug", "fit", "model.py:crash")
-    assert result.returncode == 2
-    assert "Traceback" in result.stderr
-    assert "RuntimeError" in result.stderr
+    for line in (["--debug", "fit", "model.py:crash"], ["fit", "model.py:crash", "--debug"]):
+        result = run(folder, *line)
+        assert result.returncode == 2
+        assert "Traceback" in result.stderr
+        assert "RuntimeError" in result.stderr
+
+
+def test_names_are_printed_as_they_are(folder):
+    result = run(folder, "fit", "model.py:odd")
+    assert "beta[age]" in result.stdout
+    assert "[/oops]" in result.stdout
+
+
+def test_a_file_that_cannot_be_written_is_said_though_the_fit_is_printed(folder):
+    for name in ("target", "broken"):
+        result = run(folder, "fit", f"model.py:{name}", "--out", "/proc/fit.npz")
+        assert result.returncode == 2
+        assert "could not be written: /proc/fit.npz" in result.stderr
+        assert "status:" in result.stdout
+
+
+def test_with_a_limit_in_time_alone_there_is_none_in_gradients(folder):
+    result = run(folder, "fit", "model.py:target", "--max-seconds", 1, "--json")
+    answer = json.loads(result.stdout)
+    assert answer["status"] == "time"
+    assert answer["num_gradients"] > 2000
+
+
+def test_help_keeps_its_lines(folder):
+    shown = run(folder, "fit", "--help").stdout
+    assert "\\b" not in shown
+    assert "    - an object with `dim` and `score`\n" in shown
 
 
 def test_usage_errors_and_help(folder):

@@ -1,5 +1,7 @@
 """JAX targets: the compiled loop makes the same updates as the driver's own steps."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -190,3 +192,63 @@ def test_constrain_is_vectorised():
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.float32])
+def test_a_log_density_in_single_precision_is_taken(dtype):
+    target = scorevi.from_jax(lambda x: (-0.5 * (x**2).sum()).astype(dtype), 2)
+    fit = scorevi.fit(target, max_gradients=200)
+    np.testing.assert_allclose(fit.covariance, np.eye(2), atol=1e-2)
+    target = scorevi.from_jax(lambda x: -0.5 * (x.astype(dtype) ** 2).sum(), 2)
+    assert scorevi.fit(target, max_gradients=200).mean.dtype == np.float64
+
+
+def slow(x):
+    def wait(value):
+        time.sleep(0.01)
+        return value
+
+    scale = jax.pure_callback(
+        wait,
+        jax.ShapeDtypeStruct((), x.dtype),
+        jax.lax.stop_gradient(x[0]),
+        vmap_method="sequential",
+    )
+    return -0.5 * (x**2).sum() + 0.0 * jax.lax.stop_gradient(scale)
+
+
+def test_a_slow_target_keeps_to_the_time():
+    target = scorevi.from_jax(slow, 2)
+    fit = scorevi.fit(target, max_gradients=None, max_seconds=1.0)
+    assert fit.status == "time"
+    assert fit.num_updates > 5
+    assert fit.seconds < 5
+
+
+def test_a_target_that_raises_inside_the_loop_is_a_bad_score():
+    def check(value):
+        if value > 1.0:
+            raise ArithmeticError("no such place")
+        return value
+
+    def log_density(x):
+        shape = jax.ShapeDtypeStruct((), x.dtype)
+        value = jax.pure_callback(check, shape, x[0], vmap_method="sequential")
+        return -0.5 * (x**2).sum() + 0.0 * jax.lax.stop_gradient(value)
+
+    target = scorevi.from_jax(
+        lambda x: log_density(jax.lax.stop_gradient(x)) - 0.5 * (x**2).sum(), 2
+    )
+    fit = scorevi.fit(target, max_gradients=300)
+    assert fit.bad_scores.counts["raised"] > 10
+    assert any("went on step by step" in note for note in fit.notes)
+    assert fit.num_updates > 50
+
+
+def test_constrain_of_every_form():
+    for constrain, names in (
+        (lambda x: jnp.exp(x), ["theta"]),
+        (lambda x: {"a": {"b": x[0]}, "c": x}, ["a.b", "c"]),
+    ):
+        target = scorevi.from_jax(lambda x: -0.5 * (x**2).sum(), 2, constrain=constrain)
+        assert list(scorevi.fit(target, max_gradients=50).draws(3)) == names

@@ -81,7 +81,7 @@ def test_integers_are_welcome():
     ("mean", "covariance", "message"),
     [
         ([0, 0], np.eye(3), r"`covariance` must have shape \(2, 2\); got \(3, 3\)"),
-        ([[0, 0]], np.eye(2), r"`mean` must have shape \(any\); got \(1, 2\)"),
+        ([[0, 0]], np.eye(2), r"`mean` must have shape \(any,\); got \(1, 2\)"),
         ([], np.zeros((0, 0)), "`mean` must have at least one entry"),
         ([0, np.nan], np.eye(2), "`mean` must be finite; 1 of its entries"),
         ([0, 0], [[1, 2], [2, 1]], "positive definite; its correlation matrix has an eigenvalue"),
@@ -100,7 +100,7 @@ def test_bad_moments_are_named(mean, covariance, message):
     ("mean", "factor", "message"),
     [
         ([0, 0], np.ones((2, 2)), "`factor` must be invertible"),
-        ([0, 0, 0], np.eye(2), r"`mean` must have shape \(2\); got \(3,\)"),
+        ([0, 0, 0], np.eye(2), r"`mean` must have shape \(2,\); got \(3,\)"),
         ([0, 0], np.ones((2, 3)), "`factor` must be square"),
     ],
 )

@@ -1,5 +1,6 @@
 """Saving, loading, exporting and drawing."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -171,3 +172,57 @@ def test_the_picture_of_a_fit_without_log_density(tmp_path):
     assert "first 30 of 40 parameters" in figure.axes[0].get_title()
     assert figure.axes[2].texts[0].get_text() == "needs the log density"
     figure.savefig(tmp_path / "fit.png")
+
+
+def test_saving_a_loaded_fit_loses_nothing(fit, tmp_path):
+    once = scorevi.load(fit.save(tmp_path / "once.npz"))
+    twice = scorevi.load(once.save(tmp_path / "twice.npz"))
+    assert twice.summary == fit.summary
+    with pytest.raises(ValueError, match="loaded without its model"):
+        twice.draws(3)
+
+
+def test_a_constrain_that_fails_late_does_not_stand_in_the_way_of_saving(tmp_path):
+    def constrain(theta):
+        if len(theta) > 2:
+            raise ArithmeticError("not so many")
+        return {"a": theta[:, 0]}
+
+    target = scorevi.from_function(np.negative, 1, constrain=constrain)
+    fit = scorevi.fit(target, max_gradients=100)
+    with pytest.raises(ValueError, match="`constrain` raised ArithmeticError: not so many"):
+        _ = fit.summary
+    assert scorevi.load(fit.save(tmp_path / "fit.npz")).num_updates == 50
+
+
+def test_flipped_bytes_are_refused_or_harmless(fit, tmp_path):
+    whole = fit.save(tmp_path / "fit.npz").read_bytes()
+    rng = np.random.default_rng(0)
+    path = tmp_path / "flipped.npz"
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+        path.write_bytes(bytes(damaged))
+        with contextlib.suppress(ValueError):  # anything else would end the test
+            scorevi.load(path)
+
+
+def test_the_repr_is_one_line(fit):
+    assert len(repr(fit).splitlines()) == 1
+    assert "2 dimensions" not in repr(fit)
+
+
+def test_odd_names_in_pictures(tmp_path):
+    plots = pytest.importorskip("scorevi.plots")
+    names = ["$\\beta_{1}$ cost in $", "x" * 300]
+    target = scorevi.from_function(np.negative, 2, names=names)
+    figure = plots.plot_fit(scorevi.fit(target, max_gradients=100))
+    assert figure._repr_png_()[:4] == b"\x89PNG"
+    with pytest.raises(ValueError, match="empty name"):
+        plots.save_picture(scorevi.fit(target, max_gradients=100), "")
+
+
+def test_seeds_of_draws_are_checked(fit):
+    for wrong in (-1, 1.0, "a", True):
+        with pytest.raises(ValueError, match="`seed` must be a whole number >= 0"):
+            fit.draws(3, seed=wrong)

@@ -45,7 +45,8 @@ def as_float_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -
         want is None or want == got for want, got in zip(shape, array.shape, strict=True)
     )
     if not matches:
-        wanted = "(" + ", ".join("any" if n is None else str(n) for n in shape) + ")"
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        wanted = f"({wanted},)" if len(shape) == 1 else f"({wanted})"
         raise ValueError(f"`{name}` must have shape {wanted}; got {array.shape}.")
     if not np.isfinite(array).all():
         bad = int(np.size(array) - np.isfinite(array).sum())
@@ -64,6 +65,13 @@ def as_count(name: str, value: Any, *, optional: bool = False) -> int:
     if count < 1:
         raise ValueError(f"`{name}` must be a whole number >= 1{also}; got {value}.")
     return count
+
+
+def as_rng(seed: Seed) -> np.random.Generator:
+    """Return a generator for any accepted form of seed; a Generator is used as it is."""
+    if isinstance(seed, np.random.Generator):
+        return seed
+    return np.random.default_rng(seed_entropy(seed))
 
 
 def seed_entropy(seed: Seed) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 import traceback
 import warnings
@@ -17,6 +19,7 @@ from scorevi.export import check_folder, check_format, write_draws
 from scorevi.fit import fit as run_fit
 from scorevi.initialize import WAYS
 from scorevi.loading import load_point, load_target
+from scorevi.plots import save_picture
 from scorevi.report import as_json, print_report
 from scorevi.results import Fit
 from scorevi.solvers import SOLVERS
@@ -33,26 +36,52 @@ Exit codes:
   130  interrupted"""
 
 
-@click.group(epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="scorevi")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@click.pass_context
-def cli(context: click.Context, debug: bool) -> None:
-    r"""Fit a Gaussian to a posterior from its score, the gradient of its log density.
+_HELP = """Fit a Gaussian to a posterior from its score, the gradient of its log density.
 
-    \b
-    Try it:       scorevi demo
-    Your model:   scorevi fit model.py:target --out fit.npz
-    Look again:   scorevi show fit.npz
-    """
-    context.obj = {"debug": debug}
+\b
+Try it:       scorevi demo
+Your model:   scorevi fit model.py:target --out fit.npz
+Look again:   scorevi show fit.npz
+
+--debug, anywhere on the line, shows the traceback of an error.
+"""
+
+_FIT_HELP = """Fit the posterior TARGET, named as module:name or file.py:name.
+
+\b
+The name may stand for
+  - a target, made by scorevi.from_function or scorevi.from_jax
+  - an object with `dim` and `score`
+  - a function without arguments that returns one of these
+  - a log density in JAX of a vector; say its length with --dim
+
+\b
+Examples:
+  scorevi fit model.py:target
+  scorevi fit mypackage.models:log_density --dim 12 --initial mode
+  scorevi fit model.py:target --out fit.npz --draws draws.csv --json
+"""
+
+
+@click.group(
+    help=_HELP, epilog=_EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, prog_name="scorevi")
+def cli() -> None:
+    """Hold the commands together."""
 
 
 _as_json = click.option("--json", "json_", is_flag=True, help="Print the result as JSON.")
 _rows = click.option(
     "--rows", default=40, show_default=True, help="The most parameters to print; 0 for all."
 )
-_seed = click.option("--seed", default=0, show_default=True, help="The same seed, the same bits.")
+_seed = click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="The same seed, the same bits.",
+)
 
 
 @cli.command()
@@ -71,15 +100,19 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     The data come with the package; no compiler is needed. The picture needs matplotlib:
     pip install 'scorevi[plots]'.
     """
-    from scorevi.plots import save_picture
-
     # The posterior is skewed: averaging more draws in an update than the paper's two steadies it.
     fit = run_fit(examples.eight_schools(), seed=seed, batch_size=16)
-    save_picture(fit, picture, title="Eight schools (Rubin 1981)")
-    _print(fit, json_, 0, {"picture": picture})
+    files = {}
+    try:
+        save_picture(fit, picture, title="Eight schools (Rubin 1981)")
+        files["picture"] = picture
+    except ImportError as error:
+        click.echo(f"scorevi: no picture: {error}", err=True)
+    _print(fit, json_, 0, files)
+    _exit(fit)
 
 
-@cli.command()
+@cli.command(help=_FIT_HELP)
 @click.argument("target")
 @click.option(
     "--dim", type=int, help="The dimension, where TARGET is a JAX log density of a vector."
@@ -90,9 +123,8 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
 @click.option(
     "--max-gradients",
     type=int,
-    default=2000,
-    show_default=True,
-    help="Gradient evaluations to spend at most, the start's included.",
+    help="Gradient evaluations to spend at most, the start's included.  "
+    "[default: 2000, or no limit with --max-seconds]",
 )
 @click.option("--max-seconds", type=float, help="Seconds to spend at most.")
 @click.option("--batch-size", type=int, help="Draws per update.  [default: the solver's]")
@@ -113,7 +145,13 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write draws by name to this file: .nc for ArviZ, or .csv.",
 )
-@click.option("--num-draws", default=1000, show_default=True, help="How many draws to write.")
+@click.option(
+    "--num-draws",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="How many draws to write.",
+)
 @click.option(
     "--progress/--no-progress",
     default=None,
@@ -132,37 +170,30 @@ def fit(
     json_: bool,
     **options: Any,
 ) -> None:
-    r"""Fit the posterior TARGET, named as module:name or file.py:name.
-
-    \b
-    The name may stand for
-      - a target, made by scorevi.from_function or scorevi.from_jax
-      - an object with `dim` and `score`
-      - a function without arguments that returns one of these
-      - a log density in JAX of a vector; say its length with --dim
-
-    \b
-    Examples:
-      scorevi fit model.py:target
-      scorevi fit mypackage.models:log_density --dim 12 --initial mode
-      scorevi fit model.py:target --out fit.npz --draws draws.csv --json
-    """
+    """Fit, save and print."""
     # What can be known to fail is refused before the work, not after it.
     for path in (out, draws):
         if path is not None:
             check_folder(path)
     if draws is not None:
         check_format(draws)
+    if options["max_gradients"] is None and options["max_seconds"] is None:
+        options["max_gradients"] = 2000
     result = run_fit(load_target(target, dim), initial=load_point(initial, WAYS), **options)
     files: dict[str, Path] = {}
+    problem: ValueError | None = None
     try:
         if out is not None:
             files["fit"] = result.save(out)
         if draws is not None and result.num_updates:
             write_draws(result, draws, num_draws, seed=options["seed"])
             files["draws"] = draws
-    finally:
-        _print(result, json_, rows, files)
+    except ValueError as error:
+        problem = error  # what was fitted is printed all the same
+    _print(result, json_, rows, files)
+    if problem is not None:
+        raise problem
+    _exit(result)
 
 
 @cli.command()
@@ -171,7 +202,9 @@ def fit(
 @_as_json
 def show(path: Path, rows: int, json_: bool) -> None:
     """Print the saved fit PATH."""
-    _print(load(path), json_, rows, {})
+    fit = load(path)
+    _print(fit, json_, rows, {})
+    _exit(fit)
 
 
 def _print(fit: Fit, json_: bool, rows: int, files: dict[str, Path]) -> None:
@@ -179,18 +212,35 @@ def _print(fit: Fit, json_: bool, rows: int, files: dict[str, Path]) -> None:
         click.echo(json.dumps(as_json(fit, files), indent=2, allow_nan=False))
     else:
         print_report(fit, rows, files)
+
+
+def _exit(fit: Fit) -> None:
+    """Turn how the fit ended into the exit code."""
     if fit.status == "interrupted":
         sys.exit(EXIT_INTERRUPTED)
     if not fit.status.ok or fit.num_updates == 0:
         sys.exit(EXIT_FAILED)
 
 
+def _as_options(text: str) -> str:
+    """Put a message that names arguments of the Python functions in terms of the options."""
+    known = {parameter.name for parameter in fit.params}
+    return re.sub(
+        r"`(\w+)`",
+        lambda found: (
+            "--" + found[1].replace("_", "-") if found[1] in known - {"target"} else found[0]
+        ),
+        text,
+    )
+
+
 def main() -> None:
     """Run the command line; errors come out as one line."""
     warnings.simplefilter("ignore", FitWarning)  # the report says it
     debug = "--debug" in sys.argv[1:]
+    arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     try:
-        cli(prog_name="scorevi", standalone_mode=False)
+        cli(arguments, prog_name="scorevi", standalone_mode=False)
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -205,14 +255,14 @@ def main() -> None:
         click.echo("scorevi: interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(EXIT_FAILED)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)  # the reader has seen enough
     except Exception as error:
         if debug:
             traceback.print_exc()
         else:
-            text = " ".join(str(error).split())
-            known = isinstance(error, (ValueError, ImportError))
-            prefix = "" if known else f"{type(error).__name__}: "
-            click.echo(f"scorevi: error: {prefix}{text}", err=True)
+            text = _as_options(" ".join(str(error).split()))
+            if not isinstance(error, (ValueError, ImportError)):
+                text = f"{type(error).__name__}: {text} (--debug shows where)"
+            click.echo(f"scorevi: error: {text}", err=True)
         sys.exit(EXIT_USAGE)

@@ -15,7 +15,7 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi._extras import require
-from scorevi.diagnostics import elbo_estimate, fisher_residual, is_sound
+from scorevi.diagnostics import drift, elbo_estimate, fisher_residual, is_sound
 from scorevi.gaussian import Gaussian
 from scorevi.solvers.base import Batch, Solver
 from scorevi.targets.base import Evaluation
@@ -30,6 +30,7 @@ class LoopResult(NamedTuple):
     state: Any
     elbo: Array
     fisher: Array
+    drift: Array
     failed: Evaluation | None
     """The evaluation of the batch that the loop stopped at, if it did: already paid for."""
 
@@ -40,12 +41,15 @@ class Loop:
     def __init__(self, target: JaxTarget, solver: Solver, batch_size: int) -> None:
         self.batch_size = batch_size
         self.max_steps = max(1, min(2048, _NOISE_ENTRIES // (batch_size * target.dim)))
-        self.first_steps = max(1, self.max_steps // 8)
         self._noise = np.zeros((self.max_steps * batch_size, target.dim))
         key = (solver, batch_size)
         if key not in target.loops:
             target.loops[key] = _build(target, solver, batch_size, self.max_steps)
         self._run: Callable[..., Any] = target.loops[key]
+
+    def compile(self, state: Any) -> None:
+        """Compile, by taking no step; the first call would otherwise seem slow."""
+        self(state, self._noise[:0], 0, 0.0)
 
     def __call__(self, state: Any, noise: Array, steps: int, log_det_at_start: float) -> LoopResult:
         """Take up to ``steps`` steps; ``noise`` holds steps·batch_size rows."""
@@ -53,10 +57,11 @@ class Loop:
         self._noise[: len(noise)] = noise
         with jax.enable_x64(True):
             result = self._run(state, self._noise, steps, log_det_at_start)
-            state, done, elbo, fisher, log_density, score = jax.tree.map(np.asarray, result)
+            state, done, records, log_density, score = jax.tree.map(np.asarray, result)
         done = int(done)
         failed = None if done == steps else Evaluation(score, log_density)
-        return LoopResult(state, elbo[:done], fisher[:done], failed)
+        elbo, fisher, drifts = records[:, :done]
+        return LoopResult(state, elbo, fisher, drifts, failed)
 
 
 @cache
@@ -77,7 +82,7 @@ def _build(
             return good & (done < steps)
 
         def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-            state, done, elbos, fishers, *_ = carry
+            state, done, records, *_ = carry
             z = jax.lax.dynamic_slice_in_dim(noise, done * batch_size, batch_size)
             offset = state.q.image(z)
             theta = state.q.mean + offset
@@ -88,13 +93,13 @@ def _build(
             new, _ = solver.step(state, Batch(z, offset, theta, score, white, log_density))
             good = jnp.isfinite(elbo + fisher) & is_sound(new.q, log_det_at_start)
             state = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
-            elbos, fishers = elbos.at[done].set(elbo), fishers.at[done].set(fisher)
-            return state, done + good, elbos, fishers, log_density, score, good
+            records = records.at[:, done].set(jnp.stack([elbo, fisher, drift(white)]))
+            return state, done + good, records, log_density, score, good
 
         first = jax.tree.map(jnp.asarray, state)
-        records = jnp.zeros(max_steps)
+        records = jnp.zeros((3, max_steps))
         nothing = jnp.zeros(batch_size), jnp.zeros((batch_size, target.dim))
-        carry = (first, jnp.asarray(0), records, records, *nothing, jnp.asarray(True))
+        carry = (first, jnp.asarray(0), records, *nothing, jnp.asarray(True))
         *result, _ = jax.lax.while_loop(unfinished, body, carry)
         return tuple(result)
 

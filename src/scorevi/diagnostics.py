@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from scorevi._arrays import AnyArray, namespace
+import math
+
+import numpy as np
+
+from scorevi._arrays import AnyArray, Array, namespace
 from scorevi.gaussian import HALF_LOG_2PI, Gaussian
+from scorevi.solvers.base import Batch
 
 _MAX_LOG_GROWTH = 35.0
 """e^35: a q that has grown or shrunk by 1e15 in each dimension is not on its way to a posterior."""
@@ -27,6 +32,46 @@ def elbo_estimate(z: AnyArray, log_density: AnyArray, log_det: AnyArray) -> AnyA
     size, dim = z.shape
     xp = namespace(z)
     return (log_density.sum() + 0.5 * xp.vdot(z, z)) / size + (log_det + dim * HALF_LOG_2PI)
+
+
+def drift(whitened_score: AnyArray) -> AnyArray:
+    """Return h₁·h₂/D of the first two draws of a batch; NaN for a batch of one.
+
+    Its expectation is |E_q h|²/D, which is zero where the mean of q is right and positive where
+    independent draws agree on the way to go.
+    """
+    if whitened_score.shape[0] < 2:
+        return float("nan")
+    return whitened_score[0] @ whitened_score[1] / whitened_score.shape[1]
+
+
+def still_moving(drifts: Array) -> float | None:
+    """Return the share of recent updates whose draws agree on the way to go, if it is telling.
+
+    In a fit that has settled the sign of :func:`drift` is a toss of a coin, however heavy the tails
+    of its size are. The last quarter of the updates is counted; the share is returned if it is at
+    least 2/3 and 4 standard errors above 1/2, which settled fits reach with probability 3e-5.
+    """
+    recent = drifts[-math.ceil(len(drifts) / 4) :]
+    recent = recent[np.isfinite(recent) & (recent != 0.0)]
+    if len(recent) < 20:
+        return None
+    share = float((recent > 0).mean())
+    return share if share >= max(2 / 3, 0.5 + 2 / math.sqrt(len(recent))) else None
+
+
+def predicted_and_actual(batch: Batch) -> tuple[float, float]:
+    """Return the change of log density between two draws, as the scores predict it and as it is.
+
+    For batches of at least two draws, from a target with a log density.
+
+    The prediction is the trapezoidal rule along the line between the first two draws; on a
+    Gaussian target it is exact.
+    """
+    assert batch.log_density is not None
+    step = batch.offset[0] - batch.offset[1]
+    predicted = 0.5 * float((batch.score[0] + batch.score[1]) @ step)
+    return predicted, float(batch.log_density[0] - batch.log_density[1])
 
 
 def is_sound(q: Gaussian, log_det_at_start: AnyArray) -> AnyArray:

@@ -16,7 +16,14 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi.compiled import Loop
-from scorevi.diagnostics import elbo_estimate, fisher_residual, is_sound
+from scorevi.diagnostics import (
+    drift,
+    elbo_estimate,
+    fisher_residual,
+    is_sound,
+    predicted_and_actual,
+    still_moving,
+)
 from scorevi.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, NoFinitePoint, search, start
@@ -28,6 +35,9 @@ from scorevi.targets.jax import JaxTarget
 
 _TRIES_BEFORE_SEARCH = 10
 _CHUNK_SECONDS = 0.1
+_GRADIENT_CHECKS = 30
+_RARELY = 32
+"""Where bad scores interrupt the compiled loop more often, go step by step for as long."""
 
 
 class Updates(NamedTuple):
@@ -37,11 +47,12 @@ class Updates(NamedTuple):
     seconds: list[float]
     elbo: list[float]
     fisher: list[float]
+    drift: list[float]
 
     @classmethod
     def none(cls) -> Updates:
         """Return no records."""
-        return cls([], [], [], [])
+        return cls([], [], [], [], [])
 
     def extend(self, more: Updates) -> None:
         """Append the records of later updates."""
@@ -49,6 +60,7 @@ class Updates(NamedTuple):
         self.seconds.extend(more.seconds)
         self.elbo.extend(more.elbo)
         self.fisher.extend(more.fisher)
+        self.drift.extend(more.drift)
 
 
 class _NoStart(Exception):
@@ -98,6 +110,8 @@ class Run:
         self._rng = stream(entropy, SEARCH)
         self._loop: Loop | None = None
         self._chunk = 1
+        self._stepwise = 0
+        self._slopes: list[tuple[float, float]] = []
         self._initial = initial
         self.q = Gaussian.standard(target.dim)
         self._begin(self.q)
@@ -125,6 +139,25 @@ class Run:
         except KeyboardInterrupt:
             self.interrupt()
 
+    def conclude(self, drifts: Array) -> str:
+        """Add what is to be said at the end to the notes; returns what is worth a warning."""
+        if self.evaluator.retried:
+            self.notes.append(
+                f"batched calls of the score raised; {self.evaluator.retried} points were "
+                "evaluated again one by one"
+            )
+        share = still_moving(drifts)
+        if share is None:
+            return ""
+        warning = (
+            f"NOT SETTLED: in {share:.0%} of the last updates the draws agreed on the way to go, "
+            "where a settled fit has about half. q may be far from the posterior, and much too "
+            "narrow. Allow more gradients, or start closer: initial='laplace', a point, or "
+            "parameters rescaled to be of order one."
+        )
+        self.notes.append(warning)
+        return warning
+
     def interrupt(self) -> None:
         """End because the user said so."""
         self.status = Status("interrupted", f"stopped by the user after {self._so_far()}")
@@ -136,7 +169,10 @@ class Run:
         self._begin(begin.q)
         if self._chunked and isinstance(target, JaxTarget):
             self._loop = Loop(target, solver, self.batch_size)
-            self._chunk = self._loop.first_steps
+            began = time.perf_counter()
+            self._loop.compile(self._state)
+            if self.evaluator.deadline is not None:
+                self.evaluator.deadline += time.perf_counter() - began
 
     def _begin(self, q: Gaussian) -> None:
         self.q = q
@@ -144,7 +180,12 @@ class Run:
         self._log_det_at_start = float(q.log_det or 0.0)
 
     def _advance(self) -> Updates:
-        return self._step(None) if self._loop is None else self._many_steps(self._loop)
+        if self._loop is None:
+            return self._step(None)
+        if self._stepwise > 0:
+            self._stepwise -= 1
+            return self._step(None)
+        return self._many_steps(self._loop)
 
     def _many_steps(self, loop: Loop) -> Updates:
         if self.evaluator.remaining < self.batch_size or self.evaluator.late:
@@ -153,20 +194,31 @@ class Run:
         size = self.batch_size
         steps = int(min(self._chunk, loop.max_steps, self.evaluator.remaining // size))
         noise = self.noise.rows(self.noise.position, steps * size)
-        result = loop(self._state, noise, steps, self._log_det_at_start)
+        try:
+            result = loop(self._state, noise, steps, self._log_det_at_start)
+        except Exception as error:
+            # A target with host callbacks may raise. Step by step, that is one bad score.
+            self._loop = None
+            self.notes.append(
+                f"the compiled loop raised {type(error).__name__}; went on step by step"
+            )
+            return self._step(None)
         done = len(result.elbo)
         first = self.evaluator.spent
         self.evaluator.spent += done * size
         self.noise.position += done * size
         elapsed = self.seconds - before
-        if elapsed < _CHUNK_SECONDS:
-            self._chunk *= 2
+        # Chunks of a tenth of a second: limits in time and Ctrl-C are heeded between them.
+        self._chunk = max(1, int(steps * min(4.0, _CHUNK_SECONDS / max(elapsed, 1e-9))))
+        if done < min(steps, _RARELY):
+            self._stepwise = _RARELY
         self._accept(result.state, done)
         updates = Updates(
             [first + size * (k + 1) for k in range(done)],
             [before + elapsed * (k + 1) / done for k in range(done)],
             result.elbo.tolist(),
             result.fisher.tolist(),
+            result.drift.tolist(),
         )
         if result.failed is None:
             return updates
@@ -179,15 +231,40 @@ class Run:
         elbo = math.nan
         if batch.log_density is not None:
             elbo = float(elbo_estimate(batch.z, batch.log_density, self.q.log_det))
+            if self.num_updates < _GRADIENT_CHECKS and len(batch.z) > 1:
+                self._check_gradient(batch)
         try:
             state, self.info = self.solver.step(self._state, batch)
         except np.linalg.LinAlgError as error:
             self.status = self._diverged(f"the update failed ({error})")
             return Updates.none()
-        self._accept(state, 1)
+        if self.status is None:
+            self._accept(state, 1)
         if self.status is not None:
             return Updates.none()
-        return Updates([self.evaluator.spent], [self.seconds], [elbo], [fisher])
+        return Updates(
+            [self.evaluator.spent],
+            [self.seconds],
+            [elbo],
+            [fisher],
+            [float(drift(batch.whitened_score))],
+        )
+
+    def _check_gradient(self, batch: Batch) -> None:
+        """Compare scores and log densities over the first updates: a wrong sign ends the run."""
+        self._slopes.append(predicted_and_actual(batch))
+        if len(self._slopes) < _GRADIENT_CHECKS:
+            return
+        predicted, actual = np.array(self._slopes).T
+        scale = float(np.linalg.norm(predicted) * np.linalg.norm(actual))
+        if scale > 0 and float(predicted @ actual) < -0.5 * scale:
+            self.status = Status(
+                "bad-scores",
+                "the score contradicts the log density: between draws the log density falls where "
+                "the score says that it rises",
+                "Check the sign of the score, and compare it with finite differences of the "
+                "log density.",
+            )
 
     def _accept(self, state: Any, updates: int) -> None:
         """Make the new state the current one, or end the run if it cannot be."""

@@ -59,33 +59,26 @@ class BadScores:
 
     counts: Counter[str] = field(default_factory=Counter)
     examples: list[BadScore] = field(default_factory=list)
-    _window_start: int = 0
-    _window_bad: int = 0
 
     @property
     def total(self) -> int:
         """How many there were."""
         return self.counts.total()
 
-    def add(self, point: Array, why: Failure, spent: int) -> None:
-        """Enter one; raises :class:`TooManyBadScores` when nearly all of the last 100 were bad."""
+    def add(self, point: Array, why: Failure) -> None:
+        """Enter one."""
         self.counts[why.cause] += 1
         if len(self.examples) < _EXAMPLES:
             self.examples.append(BadScore(np.array(point), why.cause, why.detail))
-        self._window_bad += 1
-        seen = spent - self._window_start
-        if seen >= _WINDOW:
-            share = self._window_bad / seen
-            self._window_start, self._window_bad = spent, 0
-            if share > _MAX_BAD_SHARE:
-                raise TooManyBadScores
 
     def describe(self) -> str:
         """Return one line: how many of which cause, and the first reason."""
         if not self.total:
             return "no bad scores"
         causes = ", ".join(f"{count} {cause}" for cause, count in sorted(self.counts.items()))
-        return f"{self.total} bad scores ({causes}); the first: {self.examples[0].detail}"
+        return (
+            f"{self.total} bad scores ({causes}); the first: {self.examples[0].detail.rstrip('.')}"
+        )
 
 
 class Evaluator:
@@ -108,7 +101,11 @@ class Evaluator:
         self.max_gradients = max_gradients
         self.deadline = deadline
         self.spent = 0
+        self.retried = 0
+        """Points of batched calls that raised, and were evaluated again one by one."""
         self.bad = BadScores()
+        self._window_start = 0
+        self._window_bad = 0
 
     @property
     def remaining(self) -> float:
@@ -158,18 +155,33 @@ class Evaluator:
         return good
 
     def note_bad(self, theta: Array, evaluation: Evaluation, good: Mask) -> None:
-        """Enter the rows that are not good among the bad scores."""
+        """Enter the rows that are not good among the bad scores.
+
+        Raises :class:`TooManyBadScores` when nearly all of the last 100 points or more were bad.
+        """
         for row in np.flatnonzero(~good):
             why = evaluation.failures.get(int(row)) or _diagnose(evaluation, int(row))
-            self.bad.add(theta[row], why, self.spent)
+            self.bad.add(theta[row], why)
+        self._window_bad += int((~good).sum())
+        judged = self.spent - self.retried
+        seen = judged - self._window_start
+        if seen >= _WINDOW:
+            share = self._window_bad / seen
+            self._window_start, self._window_bad = judged, 0
+            if share > _MAX_BAD_SHARE:
+                raise TooManyBadScores
 
     def _one_by_one(self, theta: Array) -> Evaluation:
         """Find out which points of a failed batch were to blame."""
         parts = []
+        self.retried += len(theta)
         for point in theta:
             self.spent += 1
             try:
-                parts.append(self.target.evaluate(point[None]))
+                score, log_density, failures = self.target.evaluate(point[None])
+                # Copies, because a function may hand out the same buffer each time.
+                known = None if log_density is None else np.array(log_density)
+                parts.append(Evaluation(np.array(score), known, failures))
             except Exception as error:
                 parts.append(self._failed(1, failure(error)))
         log_densities = [part.log_density for part in parts if part.log_density is not None]

@@ -59,13 +59,16 @@ def write_draws(fit: Fit, path: str | Path, draws: int = 1000, seed: Seed = None
             to_arviz(fit, draws, seed).to_netcdf(str(path))
         else:
             _write_csv(fit.draws(draws, seed), path)
-    except OSError as error:
-        raise ValueError(f"`path` could not be written: {error}.") from None
+    except (OSError, ValueError, KeyError) as error:
+        # netCDF refuses some names of variables, such as those with a slash.
+        raise ValueError(f"`path` could not be written: {path}: {error}.") from None
 
 
 def check_folder(path: str | Path) -> Path:
     """Refuse a path to write to whose folder does not exist."""
     path = Path(path)
+    if not path.name:
+        raise ValueError("`path` must name a file; got an empty name.")
     if not path.parent.is_dir():
         raise ValueError(f"`path` must lie in an existing folder; there is no {path.parent}.")
     return path

@@ -18,6 +18,7 @@ from scorevi.results import Fit, Trace
 from scorevi.solvers import Solver, make_solver
 from scorevi.status import FitError, FitWarning
 from scorevi.targets import as_target
+from scorevi.targets.base import constrained
 
 
 class Step(NamedTuple):
@@ -33,6 +34,8 @@ class Step(NamedTuple):
     """The batch's ELBO estimate for the q *before* the update, which it was drawn from."""
     fisher: float
     """The batch's Fisher residual |h + z|²/D for that same q."""
+    drift: float
+    """h₁·h₂/D of the batch's first two draws: on average |E_q h|²/D for that same q."""
     info: Any
     """What the solver has to say of the step."""
 
@@ -62,7 +65,8 @@ def fit(
         The most points at which the score is asked for, the start's included. It is never
         exceeded; what is left over is less than a batch. None where max_seconds alone decides.
     max_seconds
-        The most wall time; a step under way is finished.
+        The most wall time; a step under way is finished, and for JAX targets a chunk of steps of
+        about a tenth of a second. The time to compile a JAX target is not counted.
     batch_size
         Draws per update; the solver's default if left out.
     seed
@@ -106,13 +110,15 @@ def fit(
         except KeyboardInterrupt:
             run.interrupt()
     assert run.status is not None
+    trace = Trace(
+        np.array(records.num_gradients, dtype=np.int64),
+        *(np.array(column, dtype=np.float64) for column in records[1:]),
+    )
+    warning = run.conclude(trace.drift)
     result = Fit(
         q=run.q,
         status=run.status,
-        trace=Trace(
-            np.array(records.num_gradients, dtype=np.int64),
-            *(np.array(column, dtype=np.float64) for column in records[1:]),
-        ),
+        trace=trace,
         num_gradients=run.evaluator.spent,
         num_updates=run.num_updates,
         seconds=run.seconds,
@@ -126,7 +132,9 @@ def fit(
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:
-        warnings.warn(result.status.explain(), FitWarning, stacklevel=2)
+        warning = result.status.explain()
+    if warning:
+        warnings.warn(warning, FitWarning, stacklevel=2)
     return result
 
 
@@ -143,7 +151,8 @@ def iterate(
     """Yield one :class:`Step` per update, for loops that decide themselves when to stop.
 
     The parameters are those of :func:`fit`; without a limit it goes on for ever. Raises
-    :class:`scorevi.FitError` where :func:`fit` would end with ``diverged`` or ``bad-scores``.
+    :class:`scorevi.FitError` where :func:`fit` would end with ``diverged`` or ``bad-scores``, or
+    without one update.
 
     Examples
     --------
@@ -166,7 +175,7 @@ def _steps(run: Run) -> Iterator[Step]:
         for record in zip(*updates, strict=True):
             yield Step(run.q, *record, info=run.info)
     assert run.status is not None
-    if not run.status.ok:
+    if not run.status.ok or (run.num_updates == 0 and run.status != "interrupted"):
         raise FitError(run.status.explain())
     if run.status == "interrupted":
         raise KeyboardInterrupt
@@ -193,9 +202,12 @@ def _make_run(
                 f"`max_gradients` must be at least the batch size, {size}; got {max_gradients}."
             )
     if max_seconds is not None:
+        is_number = isinstance(max_seconds, (int, float, np.number)) and max_seconds is not True
+        if not is_number or math.isnan(max_seconds) or max_seconds <= 0:
+            raise ValueError(f"`max_seconds` must be a positive number; got {max_seconds!r}.")
         max_seconds = float(max_seconds)
-        if math.isnan(max_seconds) or max_seconds <= 0:
-            raise ValueError(f"`max_seconds` must be a positive number; got {max_seconds}.")
+    if target.constrain is not None:
+        constrained(target.constrain, np.zeros((2, target.dim)))  # better now than after the work
     return Run(
         target,
         solver,

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from scorevi._arrays import AnyArray, Array, Seed, as_count, as_float_array
+from scorevi._arrays import AnyArray, Array, Seed, as_count, as_float_array, as_rng
 from scorevi._linalg import add_low_rank, rows_times, times_rows
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -136,7 +136,7 @@ class Gaussian:
 
     def sample(self, size: int, seed: Seed = None) -> Array:
         """Draw ``size`` independent points, shape (size, D)."""
-        z = np.random.default_rng(seed).standard_normal((as_count("size", size), self.dim))
+        z = as_rng(seed).standard_normal((as_count("size", size), self.dim))
         draws: Array = self.unwhiten(z)
         return draws
 

@@ -214,7 +214,7 @@ def _laplace(q: Gaussian, evaluator: Evaluator) -> tuple[Gaussian, str]:
     white = q.whiten_score(evaluation.score)
     curvature = (white[q.dim :] - white[: q.dim]) / (2.0 * step)
     values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-    flat = values <= 1e-8
+    flat = values <= 1e-10 * max(float(values[-1]), 0.0)
     note = ""
     if flat.any():
         note = f"the Hessian at the mode is not negative definite in {int(flat.sum())} directions"

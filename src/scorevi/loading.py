@@ -31,6 +31,8 @@ def load_target(text: str, dim: int | None = None) -> Target:
         if not callable(thing):
             raise ValueError(f"--dim is for a log density; {text} is not a function.")
         return from_jax(thing, dim)
+    if inspect.isclass(thing):
+        raise ValueError(f"{text} is a class; give an object of it, or a function that makes one.")
     if inspect.isfunction(thing):
         if _required_arguments(thing):
             raise ValueError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def plot_fit(fit: Fit, title: str = "") -> Any:
     Returns
     -------
     matplotlib.figure.Figure
-        A figure that belongs to no window; save it with ``savefig``.
+        A figure that belongs to no window; a notebook shows it, ``savefig`` saves it.
     """
     require("matplotlib")
     from matplotlib.figure import Figure
@@ -43,22 +44,32 @@ def plot_fit(fit: Fit, title: str = "") -> Any:
     elbo = figure.add_subplot(grid[0, 1], sharex=fisher)
     _course(elbo, fit.trace.num_gradients, fit.trace.elbo, "ELBO")
     _course(fisher, fit.trace.num_gradients, fit.trace.fisher, "Fisher residual")
-    fisher.set_yscale("log")
+    if (fit.trace.fisher > 0).any():
+        fisher.set_yscale("log")
     fisher.set_xlabel("gradient evaluations")
     elbo.tick_params(labelbottom=False)
     if title:
         figure.suptitle(title, fontsize=12, color=_INK)
+    figure._repr_png_ = lambda: _png(figure)
     return figure
 
 
 def save_picture(fit: Fit, path: str | Path, title: str = "") -> None:
     """Save :func:`plot_fit` to a file, whose ending says the format."""
     path = check_folder(path)
+    if not path.name:
+        raise ValueError("`path` must name a file; got an empty name.")
     figure = plot_fit(fit, title)
     try:
         figure.savefig(path, dpi=130)
     except OSError as error:
         raise ValueError(f"`path` could not be written: {error}.") from None
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
 
 
 def _intervals(axes: Any, fit: Fit) -> None:
@@ -69,11 +80,16 @@ def _intervals(axes: Any, fit: Fit) -> None:
     axes.hlines(places, lower, upper, color=_MUTED, linewidth=3)
     axes.plot([row.mean for row in rows], places, "o", color=_ACCENT, markersize=5)
     axes.axvline(0.0, color="#dddddd", linewidth=1, zorder=0)
-    axes.set_yticks(places, [row.name for row in rows])
+    axes.set_yticks(places, [_label(row.name) for row in rows])
     left_out = len(fit.summary) - len(rows)
     more = f", first {len(rows)} of {len(fit.summary)} parameters" if left_out else ""
     axes.set_title(f"mean and 90 % interval{more}", fontsize=10, color=_INK)
     _tidy(axes)
+
+
+def _label(name: str) -> str:
+    short = name if len(name) <= 40 else name[:37] + "..."
+    return short.replace("$", r"\$")
 
 
 def _course(axes: Any, gradients: NDArray[Any], values: Array, title: str) -> None:

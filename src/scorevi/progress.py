@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,9 @@ def progress_bar(total: int | None, wanted: bool | None) -> Iterator[Show]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    if wanted is None and not (console.is_terminal or console.is_jupyter):
+    # In a notebook rich draws with ipywidgets, and complains where they are missing.
+    notebook = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
+    if wanted is None and not (console.is_terminal or notebook):
         yield _show_nothing
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -55,6 +55,7 @@ def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
     """
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True)
     summary = _summary(fit)
@@ -65,7 +66,7 @@ def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
             table.add_column(heading, justify="right", no_wrap=True)
         shown = summary if rows <= 0 else summary[:rows]
         for row in shown:
-            table.add_row(row.name, *(f"{value:.4g}" for value in row[1:]))
+            table.add_row(Text(row.name), *(f"{value:.4g}" for value in row[1:]))
         console.print(table)
         if len(shown) < len(summary):
             console.print(f"... and {len(summary) - len(shown)} more; --rows 0 shows all")

@@ -17,7 +17,7 @@ from scorevi._version import __version__
 from scorevi.evaluate import BadScores
 from scorevi.gaussian import Gaussian
 from scorevi.status import FitError, Status
-from scorevi.targets.base import Constrain, Parameter, labels, split
+from scorevi.targets.base import Constrain, Parameter, constrained, labels, split
 
 _SUMMARY_DRAWS = 10_000
 _INTERVAL = (0.05, 0.95)
@@ -39,6 +39,8 @@ class Trace(NamedTuple):
     """Estimates of E_q[log p − log q]."""
     fisher: Array
     """|h + z|²/D, averaged over the batch: zero if and only if q = p."""
+    drift: Array
+    """h₁·h₂/D of two draws: on average |E_q h|²/D, zero once the mean has arrived."""
 
 
 class Summary(NamedTuple):
@@ -53,7 +55,7 @@ class Summary(NamedTuple):
     """The 95 % quantile."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fit:
     """A fitted Gaussian and the story of the fit.
 
@@ -140,7 +142,7 @@ class Fit:
         theta = self.sample(as_count("size", size), seed)
         if self.constrain is None:
             return split(theta, self.parameters)
-        return {name: np.asarray(value) for name, value in self.constrain(theta).items()}
+        return constrained(self.constrain, theta)
 
     @cached_property
     def summary(self) -> tuple[Summary, ...]:
@@ -179,11 +181,16 @@ class Fit:
 
         return save(self, path)
 
-    def __str__(self) -> str:
+    @property
+    def constrained(self) -> bool:
+        """Whether the parameters have a scale of their own, apart from the unconstrained one."""
+        return self.constrain is not None or bool(self.saved_summary)
+
+    def __repr__(self) -> str:
         elbo = "" if math.isnan(self.elbo) else f", ELBO {self.elbo:.4g}"
         return (
-            f"Fit of {self.dim} dimensions by {self.solver}: {self.num_gradients} gradients, "
-            f"{self.seconds:.2g} s{elbo}, Fisher residual {self.fisher:.3g}; {self.status}"
+            f"<Fit of {self.dim} dimensions by {self.solver}: {self.num_gradients} gradients, "
+            f"{self.seconds:.2g} s{elbo}, Fisher residual {self.fisher:.3g}; {self.status}>"
         )
 
     @property

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import zipfile
+import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,16 @@ from scorevi.targets import as_target
 from scorevi.targets.base import Parameter
 
 _FORMAT = "scorevi-fit-1"
+_DAMAGES = (
+    OSError,
+    EOFError,
+    KeyError,
+    TypeError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def save(fit: Fit, path: str | Path) -> Path:
@@ -38,11 +49,11 @@ def save(fit: Fit, path: str | Path) -> Path:
         "solver": fit.solver,
         "seed": fit.seed,
         "parameters": [[parameter.name, list(parameter.shape)] for parameter in fit.parameters],
-        "constrained": fit.constrain is not None,
+        "constrained": fit.constrained,
         "bad_scores": dict(fit.bad_scores.counts),
         "bad_examples": [[bad.cause, bad.detail] for bad in fit.bad_scores.examples],
         "notes": list(fit.notes),
-        "summary": [list(row) for row in fit.summary] if fit.num_updates else [],
+        "summary": [list(row) for row in _summary(fit)],
     }
     arrays: dict[str, Any] = {
         "meta": np.array(json.dumps(meta)),
@@ -60,7 +71,8 @@ def save(fit: Fit, path: str | Path) -> Path:
     except OSError as error:
         with contextlib.suppress(OSError):
             part.unlink()
-        raise ValueError(f"`path` could not be written: {error}.") from None
+        reason = error.strerror or type(error).__name__
+        raise ValueError(f"`path` could not be written: {path}: {reason}.") from None
     return path
 
 
@@ -86,8 +98,10 @@ def load(path: str | Path, target: Any = None) -> Fit:
         if meta["format"] != _FORMAT:
             raise ValueError(f"it has the format {meta['format']!r}, not {_FORMAT!r}")
         fit = _assemble(arrays, meta)
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError, KeyError, TypeError) as error:
-        reason = f"{error}" if isinstance(error, ValueError) else type(error).__name__
+    except _DAMAGES as error:
+        raise ValueError(f"{foreign}, or it is damaged ({type(error).__name__}).") from None
+    except ValueError as error:
+        reason = "it is not an .npz file" if "pickle" in str(error) else str(error)
         raise ValueError(f"{foreign}, or it is damaged ({reason}).") from None
     if target is None:
         return fit
@@ -96,6 +110,14 @@ def load(path: str | Path, target: Any = None) -> Fit:
         raise ValueError("`target` must be the one that was fitted; its parameters differ.")
     object.__setattr__(fit, "constrain", target.constrain)
     return fit
+
+
+def _summary(fit: Fit) -> tuple[Summary, ...]:
+    """Return the table, or none: a faulty ``constrain`` must not stand in the way of saving."""
+    try:
+        return fit.summary if fit.num_updates else ()
+    except ValueError:
+        return ()
 
 
 def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:

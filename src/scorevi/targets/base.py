@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -88,8 +88,13 @@ def parse_names(names: Names, dim: int) -> tuple[Parameter, ...]:
         return (Parameter(names, (dim,)),)
     if isinstance(names, Mapping):
         parameters = tuple(Parameter(str(name), _shape(shape)) for name, shape in names.items())
-    else:
+    elif isinstance(names, Iterable):
         parameters = tuple(Parameter(str(name)) for name in names)
+    else:
+        raise ValueError(
+            "`names` must be a list of one name per value, or a dict from name to shape; "
+            f"got {type(names).__name__}."
+        )
     check_distinct("names", parameters)
     total = sum(parameter.size for parameter in parameters)
     if total != dim:
@@ -132,10 +137,34 @@ def labels(name: str, shape: tuple[int, ...]) -> list[str]:
     return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
 
+def constrained(constrain: Constrain, theta: Array) -> dict[str, Array]:
+    """Apply a user's ``constrain`` to draws (n, D), and check what it returns."""
+    try:
+        named = constrain(theta.copy())
+    except Exception as error:
+        raise ValueError(f"`constrain` raised {type(error).__name__}: {error}.") from error
+    if not isinstance(named, Mapping):
+        raise ValueError(
+            "`constrain` must return a dict from name to array, the draws along the first axis; "
+            f"got {type(named).__name__}."
+        )
+    values = {}
+    for name, value in named.items():
+        array = np.asarray(value)
+        if array.dtype.kind not in "buif" or array.shape[:1] != (len(theta),):
+            raise ValueError(
+                f"`constrain` must return real arrays with {len(theta)} draws along the first "
+                f"axis for {len(theta)} draws; {name!r} has shape {array.shape}, {array.dtype}."
+            )
+        values[str(name)] = array.astype(np.float64) if array.dtype.kind == "b" else array
+    return values
+
+
 def check_dim(dim: Any) -> int:
     """Check a user's ``dim``."""
     return as_count("dim", dim)
 
 
 def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:
-    return (int(shape),) if isinstance(shape, (int, np.integer)) else tuple(int(n) for n in shape)
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return tuple(as_count("names", size) for size in sizes)

@@ -125,7 +125,7 @@ def _call(
     failures: dict[int, Failure],
 ) -> Array:
     if batched:
-        value = function(theta)
+        value = function(theta.copy())  # whatever it does to its argument
         usual = type(value) is np.ndarray and value.shape == shape and value.dtype == np.float64
         return value if usual else _checked(name, value, shape)
     result = np.full(shape, np.nan)
@@ -133,7 +133,7 @@ def _call(
         if row in failures:
             continue
         try:
-            result[row] = _checked(name, function(point), shape[1:])
+            result[row] = _checked(name, function(point.copy()), shape[1:])
         except Exception as error:
             failures[row] = failure(error)
     return result
@@ -147,6 +147,8 @@ def failure(error: Exception) -> Failure:
 
 
 def _checked(name: str, value: Any, shape: tuple[int, ...]) -> Array:
+    if value is None:
+        raise ShapeError(f"`{name}` returned None; is a `return` missing?")
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -182,7 +184,7 @@ def _detect(name: str, function: Function, dim: int, shape: tuple[int, ...]) -> 
             return True
         else:
             return all(
-                np.allclose(one, row, rtol=1e-6, equal_nan=True)
+                np.allclose(one, row, rtol=1e-4, equal_nan=True)
                 for one, row in zip(alone, together, strict=True)
                 if not isinstance(one, Exception)
             )
@@ -194,7 +196,7 @@ def _detect(name: str, function: Function, dim: int, shape: tuple[int, ...]) -> 
         )
     raise ValueError(
         f"`{name}` could not be tried out to see whether it takes a batch or one point; "
-        f"it raised {_text(problems[0])} State batched=True or batched=False."
+        f"it raised {_text(problems[0])} If dim={dim} is right, state batched=True or False."
     )
 
 

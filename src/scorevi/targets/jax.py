@@ -97,7 +97,11 @@ def from_jax(
             return log_density(unravel(theta))
 
         _check_scalar(jax, of_vector, dim)
-        batched = jax.vmap(jax.value_and_grad(of_vector))
+
+        def in_double(theta: Any) -> Any:
+            return of_vector(theta).astype(np.float64)
+
+        batched = jax.vmap(jax.value_and_grad(in_double))
         return JaxTarget(
             dim=dim,
             parameters=parameters,
@@ -118,7 +122,7 @@ def _structure(
         raise ValueError("`dim_or_example` must be a dimension or hold at least one array.")
     parameters = []
     for path, leaf in leaves:
-        name = ".".join(_key(key) for key in path) or "theta"
+        name = _name(path)
         array = np.asarray(leaf)
         if array.dtype.kind not in "buif":
             raise ValueError(
@@ -142,6 +146,10 @@ def _structure(
         return tree.unflatten([parts[parameter.name][0] for parameter in parameters])
 
     return tuple(parameters), unravel
+
+
+def _name(path: Any) -> str:
+    return ".".join(_key(key) for key in path) or "theta"
 
 
 def _key(key: Any) -> str:
@@ -174,6 +182,6 @@ def _constrain(
     def constrained(theta: Array) -> dict[str, Array]:
         with jax.enable_x64(True):
             leaves, _ = jax.tree_util.tree_flatten_with_path(function(theta))
-            return {".".join(_key(key) for key in path): np.asarray(leaf) for path, leaf in leaves}
+            return {_name(path): np.asarray(leaf) for path, leaf in leaves}
 
     return constrained
