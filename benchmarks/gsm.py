@@ -127,7 +127,7 @@ class _Watch:
         self.p = p
         self.gradients = 0
 
-    def __call__(self, i: int, params: list, *_: object) -> None:
+    def __call__(self, i: int, params: list, *_: object, **__: object) -> None:
         self.gradients = 2 * i
         if scorevi.Gaussian.from_moments(*params).kl(self.p) <= 1e-2:
             raise _Enough
