@@ -26,6 +26,7 @@ class Still:
 
     batch_size: int = 2
     name = "still"
+    compilable = True
 
     def batch_size_for(self, dim):
         return self.batch_size

@@ -11,7 +11,7 @@ from scorevi._version import __version__
 from scorevi.fit import Step, fit, iterate
 from scorevi.gaussian import Gaussian
 from scorevi.results import Fit, Trace
-from scorevi.solvers import GSM
+from scorevi.solvers import GSM, Replay
 from scorevi.status import FitError, FitWarning, Status
 from scorevi.storage import load
 from scorevi.targets import from_function, from_jax
@@ -22,6 +22,7 @@ __all__ = [
     "FitError",
     "FitWarning",
     "Gaussian",
+    "Replay",
     "Status",
     "Step",
     "Trace",

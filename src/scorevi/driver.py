@@ -28,7 +28,7 @@ from scorevi.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, NoFinitePoint, search, start
 from scorevi.noise import SEARCH, Noise, stream
-from scorevi.solvers.base import Batch, Solver
+from scorevi.solvers.base import Batch, Remembers, Solver
 from scorevi.status import Status
 from scorevi.targets.base import Evaluation, Target
 from scorevi.targets.jax import JaxTarget
@@ -111,6 +111,7 @@ class Run:
         self._loop: Loop | None = None
         self._chunk = 1
         self._stepwise = 0
+        self._state: Any = None
         self._slopes: list[tuple[float, float]] = []
         self._initial = initial
         self.q = Gaussian.standard(target.dim)
@@ -167,7 +168,9 @@ class Run:
         begin = start(self._initial, self.evaluator, self._rng)
         self.notes += begin.notes
         self._begin(begin.q)
-        if self._chunked and isinstance(target, JaxTarget):
+        if begin.pairs and isinstance(solver, Remembers):
+            self._state = solver.remember(self._state, begin.pairs)
+        if self._chunked and solver.compilable and isinstance(target, JaxTarget):
             self._loop = Loop(target, solver, self.batch_size)
             began = time.perf_counter()
             self._loop.compile(self._state)
@@ -270,6 +273,7 @@ class Run:
         """Make the new state the current one, or end the run if it cannot be."""
         if is_sound(state.q, self._log_det_at_start):
             self._state, self.q = state, state.q
+            self.batch_size = getattr(state, "batch_size", self.batch_size)
             self.num_updates += updates
         else:
             growth = float(state.q.log_det) - self._log_det_at_start

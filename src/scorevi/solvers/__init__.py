@@ -9,10 +9,11 @@ from typing import Any
 from scorevi._arrays import as_count
 from scorevi.solvers.base import Batch, Solver, State
 from scorevi.solvers.gsm import GSM
+from scorevi.solvers.replay import Replay
 
-__all__ = ["GSM", "SOLVERS", "Batch", "Solver", "State", "make_solver"]
+__all__ = ["GSM", "SOLVERS", "Batch", "Replay", "Solver", "State", "make_solver"]
 
-SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM}
+SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "replay": Replay}
 """Name → a function that makes the solver with its default settings."""
 
 

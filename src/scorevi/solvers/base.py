@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from scorevi._arrays import AnyArray
+from scorevi.evaluate import Pair
 from scorevi.gaussian import Gaussian
 
 
@@ -46,11 +48,26 @@ class Solver(Protocol):
     def name(self) -> str:
         """The word that selects it."""
 
+    @property
+    def compilable(self) -> bool:
+        """Whether ``step`` can run inside a compiled JAX loop, with batches of one size."""
+
     def batch_size_for(self, dim: int) -> int:
-        """Return the number of draws a step wants in ``dim`` dimensions."""
+        """Return the number of draws a step wants in ``dim`` dimensions.
+
+        A solver whose batches vary has an entry ``batch_size`` in its state, which goes before.
+        """
 
     def init(self, q: Gaussian) -> Any:
         """Return the state to start from."""
 
     def step(self, state: Any, batch: Batch) -> tuple[Any, Any]:
         """Return the next state, and what a person may want to know of the step."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A solver that can use pairs which others paid for, such as the search for a mode."""
+
+    def remember(self, state: Any, pairs: Sequence[Pair]) -> Any:
+        """Return the state with the pairs taken in."""

@@ -68,6 +68,7 @@ class GSM:
 
     batch_size: int = 2
     name = "gsm"
+    compilable = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", as_count("batch_size", self.batch_size))

@@ -1,0 +1,132 @@
+r"""What remembered pairs say about the current q: the regression at the heart of replay.
+
+All in the whitened coordinates of the current q. For pairs (z, h), weighted as if drawn from q,
+regress the mismatch h + z on [1, z]. By Stein's identity the intercept estimates
+:math:`a = E_q[h]` and the slope :math:`M = I + E_q[\nabla^2 \log p]`; both vanish at the q that
+maximises the ELBO. On a Gaussian target the regression has no residual, and D + 2 pairs both
+determine and confirm it.
+
+What of the score is not linear is noise to this regression, but not white noise: to the next order
+it is quadratic in z. Generalised least squares with the kernel of the second Hermite polynomials,
+
+.. math:: k(z, z') = \tfrac12\big[(z \cdot z')^2 - |z|^2 - |z'|^2 + D\big],
+
+takes that part out. The polynomials are orthogonal to 1 and z under q, so nothing is biased by it.
+
+References
+----------
+Salimans and Knowles (2013), Fixed-form variational posterior approximation through stochastic
+linear regression, *Bayesian Analysis* 8: the regression view of variational inference.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from scorevi._arrays import Array
+
+_LINEAR = 1e-9
+"""A relative residual below which the score is linear as far as anyone can tell."""
+_QUADRATIC = 0.03
+"""Variance of the quadratic part over D, next to that of the rest."""
+_MOST_FOR_KERNEL = 1024
+"""The kernel's matrix is of the size of the memory; beyond this it would dominate the cost."""
+
+
+class Evidence(NamedTuple):
+    """What the pairs say."""
+
+    intercept: Array
+    """a, shape (D,)."""
+    slope: Array
+    """M, symmetric, shape (D, D)."""
+    trust: float
+    """signal / (signal + noise) of the coefficients: 1 on a Gaussian target."""
+    linear: bool
+    """Whether the score is linear, to rounding."""
+
+
+def weights(z: Array, log_q_then: Array, log_det: float, needed: float) -> Array:
+    """Return min(1, q_now/q_then) of each pair, tempered to an effective sample size.
+
+    Parameters
+    ----------
+    z
+        The pairs in whitened coordinates, (n, D).
+    log_q_then
+        The log density under the q that each was drawn from, (n,), without (D/2) log 2π.
+    log_det
+        log|det L| of the current q.
+    needed
+        The effective sample size to keep: the powers of the weights are lowered until it is met.
+    """
+    log_weights = np.minimum(0.0, -0.5 * np.vecdot(z, z) - log_det - log_q_then)
+    log_weights = log_weights * _largest_power(log_weights, min(needed, 0.999 * len(z)))
+    return np.asarray(np.exp(log_weights - log_weights.max()), dtype=np.float64)
+
+
+def regress(z: Array, h: Array, weight: Array) -> Evidence:
+    """Regress h + z on [1, z]; needs more than D + 1 pairs."""
+    mismatch = h + z
+    count, dim = z.shape
+    design = np.concatenate([np.ones((count, 1)), z], axis=1)
+    root = np.sqrt(weight)[:, None]
+    ortho, upper = np.linalg.qr(design * root)
+    coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (mismatch * root))
+    residual = mismatch - design @ coefficients
+    scale = math.sqrt(float(np.vecdot(mismatch, mismatch).max())) + math.sqrt(dim)
+    if math.sqrt(float(np.vecdot(residual, residual).max())) < _LINEAR * scale:
+        return Evidence(coefficients[0], _symmetric(coefficients[1:]), 1.0, True)
+    if 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
+        squares = np.vecdot(z, z)
+        kernel = 0.5 * ((z @ z.T) ** 2 - squares[:, None] - squares + dim)
+        noise = kernel * (_QUADRATIC / dim)
+        noise[np.diag_indices(count)] += 1.0 / weight
+        lower = np.linalg.cholesky(noise)
+        white = _solve(lower, np.concatenate([design, mismatch], axis=1))
+        ortho, upper = np.linalg.qr(white[:, : dim + 1])
+        hat = scipy.linalg.solve_triangular(upper, _solve(lower, ortho, transposed=True).T)
+        coefficients = hat @ mismatch
+        left = white[:, dim + 1 :] - white[:, : dim + 1] @ coefficients
+        residual = _solve(lower, left, transposed=True) / weight[:, None]
+    else:
+        hat = scipy.linalg.solve_triangular(upper, ortho.T) * root.T
+    intercept, slope = coefficients[0], _symmetric(coefficients[1:])
+    variance = np.vecdot(residual, residual) * (count / max(1, count - dim - 1))
+    # The slope is symmetrised, which halves its noise.
+    spread = 0.5 * np.vecdot(hat[1:].T, hat[1:].T) + hat[0] ** 2
+    power = float(intercept @ intercept + np.vdot(slope, slope))
+    trust = max(0.0, 1.0 - float(spread @ variance) / power) if power > 0 else 0.0
+    return Evidence(intercept, slope, trust, False)
+
+
+def _symmetric(slope: Array) -> Array:
+    return np.asarray(0.5 * (slope + slope.T), dtype=np.float64)
+
+
+def _solve(lower: Array, right: Array, *, transposed: bool = False) -> Array:
+    trans: Literal[0, 1] = 1 if transposed else 0
+    return np.asarray(scipy.linalg.solve_triangular(lower, right, lower=True, trans=trans))
+
+
+def _largest_power(log_weights: Array, needed: float) -> float:
+    """Return the largest power, at most 1, at which the effective sample size is met."""
+    if _effective_size(log_weights) >= needed:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = 0.5 * (low + high)
+        if _effective_size(middle * log_weights) >= needed:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _effective_size(log_weights: Array) -> float:
+    weight = np.exp(log_weights - log_weights.max())
+    return float(weight.sum() ** 2 / (weight @ weight))

@@ -1,0 +1,191 @@
+r"""Replay: score matching that throws nothing away.
+
+GSM and BaM forget a pair (θ, ∇ log p(θ)) after one step. But a pair is a fact about the target for
+ever, and on a Gaussian target D + 1 of them determine p. So this solver keeps them, expressed in
+the whitened coordinates of the current q, and asks after every batch what all of them say.
+
+1. *While pairs are few* (fewer than D + 2), one batch-and-match step over all of them with equal
+   weights and a weak prior (arXiv 2402.14758, λ = 10³), its eigenvalues and shift bounded.
+2. *Then*, the regression of :mod:`scorevi.solvers.memory`. With a and M from it and β its trust,
+   the precision moves from I to I − βM and the mean by β(I − βM)⁻¹a, within a trust region. β
+   anneals by itself as the coefficients sink into their noise: there is no learning rate.
+3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
+   and the step is taken whole: q is then p, after D + 2 gradients rounded up to a batch.
+
+The batch grows with the memory, to a sixteenth of it. The memory is bounded: at most
+max(512, 4(D + 1)) pairs, the oldest go first. A step costs O(n·D²), and O(n³) where the memory
+holds 3(D + 1) to 1,024 pairs and the kernel regression is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi._arrays import Array, as_count
+from scorevi.evaluate import Pair
+from scorevi.gaussian import Gaussian
+from scorevi.solvers.base import Batch
+from scorevi.solvers.memory import regress, weights
+
+_PRIOR = 1e3
+_EAGER_EIGENVALUES = (1 / 16, 1.5)
+_EAGER_SHIFT = 0.5
+_EIGENVALUES = (0.8, 1.25)
+_SHIFT = 0.2
+_NEGLIGIBLE = 1e-6
+
+
+class ReplayState(NamedTuple):
+    """The current approximation and the pairs, in its whitened coordinates."""
+
+    q: Gaussian
+    z: Array
+    """(n, D)."""
+    h: Array
+    """(n, D)."""
+    log_q_then: Array
+    """Log density of each draw under the q it came from, without (D/2) log 2π, (n,)."""
+    batch_size: int
+    """How many draws the next step wants."""
+
+
+class ReplayInfo(NamedTuple):
+    """What a step found."""
+
+    pairs: int
+    """Pairs in the memory."""
+    trust: float
+    """β; NaN while the pairs are few."""
+    linear: bool
+    """Whether all pairs fit a linear score to rounding: the target is Gaussian."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The solver that remembers. No learning rate, nothing to tune.
+
+    Parameters
+    ----------
+    batch_size
+        Draws in the first steps; max(2, D/8) if left out. It grows with the memory.
+
+    Examples
+    --------
+    A Gaussian in ten dimensions, exactly, from twelve gradients:
+
+    >>> import scorevi
+    >>> p = scorevi.examples.random_gaussian(10)
+    >>> fit = scorevi.fit(p, solver="replay", max_gradients=12)
+    >>> fit.q.kl(p) < 1e-10
+    True
+    """
+
+    batch_size: int | None = None
+    name = "replay"
+    compilable = False
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None:
+            size = as_count("batch_size", self.batch_size, optional=True)
+            object.__setattr__(self, "batch_size", size)
+
+    def batch_size_for(self, dim: int) -> int:
+        """Return the size of the first batches."""
+        return self.batch_size or max(2, dim // 8)
+
+    def init(self, q: Gaussian) -> ReplayState:
+        """Start from q with an empty memory."""
+        nothing = np.empty((0, q.dim))
+        return ReplayState(q, nothing, nothing, np.empty(0), self.batch_size_for(q.dim))
+
+    def remember(self, state: ReplayState, pairs: Sequence[Pair]) -> ReplayState:
+        """Put pairs that were paid for elsewhere, such as by an optimiser, into the memory.
+
+        Those far outside q are left out. The others count as drawn from the top of q, so that
+        their weights fall off with their distance from it.
+        """
+        q = state.q
+        theta = np.array([pair.theta for pair in pairs]).reshape(-1, q.dim)
+        z = np.linalg.solve(q.factor, (theta - q.mean).T).T
+        near = np.vecdot(z, z) <= 9.0 * q.dim
+        h = q.whiten_score(np.array([pair.score for pair in pairs]).reshape(-1, q.dim))
+        top = np.full(int(near.sum()), -float(q.log_det or 0.0))
+        return _with_pairs(state, z[near], h[near], top)
+
+    def step(self, state: ReplayState, batch: Batch) -> tuple[ReplayState, ReplayInfo]:
+        """Remember the batch, and move q to where all pairs together say."""
+        log_det = float(state.q.log_det or 0.0)
+        log_q = -0.5 * np.vecdot(batch.z, batch.z) - log_det
+        state = _with_pairs(state, batch.z, batch.whitened_score, log_q)
+        count, dim = state.z.shape
+        trust, linear = math.nan, False
+        if count < dim + 2:
+            shift, values, vectors = _eager(state.z, state.h)
+        else:
+            weight = weights(state.z, state.log_q_then, log_det, 2.0 * (dim + 1))
+            kept = weight > _NEGLIGIBLE
+            evidence = regress(state.z[kept], state.h[kept], weight[kept])
+            trust, linear = evidence.trust, evidence.linear
+            precision, vectors = np.linalg.eigh(np.eye(dim) - trust * evidence.slope)
+            if not (linear and precision[0] > 0):
+                precision = np.clip(precision, *_EIGENVALUES)
+            shift = trust * (vectors @ ((vectors.T @ evidence.intercept) / precision))
+            if not linear:
+                shift = _bounded(shift, _SHIFT)
+            values = 1.0 / precision
+        return _moved(state, shift, values, vectors), ReplayInfo(count, trust, linear)
+
+
+def _eager(z: Array, h: Array) -> tuple[Array, Array, Array]:
+    """Take a bounded batch-and-match step; see :mod:`scorevi.solvers.bam` for the formulas."""
+    count, dim = z.shape
+    z_mean, h_mean = z.mean(axis=0), h.mean(axis=0)
+    share = _PRIOR / (1.0 + _PRIOR)
+    scale = math.sqrt(_PRIOR / count)
+    a = np.concatenate([(h - h_mean) * scale, math.sqrt(share) * h_mean[None]]).T
+    spread = np.concatenate([(z - z_mean) * scale, math.sqrt(share) * z_mean[None]])
+    v = np.eye(dim) + spread.T @ spread
+    va = v @ a
+    values, vectors = np.linalg.eigh(a.T @ va)
+    middle = (vectors / (0.5 + np.sqrt(np.maximum(values, 0.0) + 0.25)) ** 2) @ vectors.T
+    s = v - va @ middle @ va.T
+    values, vectors = np.linalg.eigh(0.5 * (s + s.T))
+    shift = share * (s @ h_mean + z_mean)
+    return _bounded(shift, _EAGER_SHIFT), np.clip(values, *_EAGER_EIGENVALUES), vectors
+
+
+def _bounded(shift: Array, bound: float) -> Array:
+    """Shorten a shift to ``bound`` times the typical distance of a draw from the mean, √D."""
+    length = float(np.linalg.norm(shift))
+    return shift * min(1.0, bound * math.sqrt(len(shift)) / max(length, 1e-300))
+
+
+def _with_pairs(state: ReplayState, z: Array, h: Array, log_q_then: Array) -> ReplayState:
+    most = max(512, 4 * (state.q.dim + 1))
+    return state._replace(
+        z=np.concatenate([state.z, z])[-most:],
+        h=np.concatenate([state.h, h])[-most:],
+        log_q_then=np.concatenate([state.log_q_then, log_q_then])[-most:],
+    )
+
+
+def _moved(state: ReplayState, shift: Array, values: Array, vectors: Array) -> ReplayState:
+    """Change coordinates to mean ``shift`` and covariance vectors·diag(values)·vectorsᵀ."""
+    scales = np.sqrt(values)
+    root = (vectors * scales) @ vectors.T
+    inverse = (vectors / scales) @ vectors.T
+    size = state.batch_size
+    while 2 * size <= len(state.z) // 16:
+        size *= 2
+    return ReplayState(
+        q=state.q.moved(shift, root, float(np.log(scales).sum())),
+        z=(state.z - shift) @ inverse,
+        h=state.h @ root,
+        log_q_then=state.log_q_then,
+        batch_size=size,
+    )

@@ -1,0 +1,143 @@
+"""Replay: exact on Gaussians at the information limit, steady on the rest."""
+
+import numpy as np
+import pytest
+from conftest import SEEDS, logistic_regression
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import scorevi
+from scorevi import Gaussian, Replay
+from scorevi.evaluate import Pair
+from scorevi.examples import gaussian, random_gaussian
+from scorevi.solvers.memory import regress, weights
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("condition", [1.0, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize("dim", [1, 2, 10, 64])
+def test_a_gaussian_is_found_at_the_information_limit(dim, condition, seed):
+    p = random_gaussian(dim, condition, seed=100 + seed)
+    target = gaussian(p.mean, p.covariance)
+    size = Replay().batch_size_for(dim)
+    enough = -(-(dim + 2) // size) * size  # D + 2, rounded up to whole batches
+    fit = scorevi.fit(target, solver="replay", initial=Gaussian.standard(dim), seed=seed,
+                      max_gradients=enough)  # fmt: skip
+    assert fit.num_gradients == enough
+    assert fit.q.kl(p) <= 1e-8
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e8])
+def test_scales_far_from_the_starts(scale):
+    p = Gaussian.from_moments([scale, -scale], scale**2 * np.array([[1.0, 0.5], [0.5, 1.0]]))
+    fit = scorevi.fit(gaussian(p.mean, p.covariance), solver="replay", max_gradients=200)
+    assert fit.q.kl(p) <= 1e-6
+
+
+def test_it_stays_where_it_is_once_it_is_there():
+    p = random_gaussian(5, 10, seed=0)
+    target = gaussian(p.mean, p.covariance)
+    fit = scorevi.fit(target, solver="replay", max_gradients=5000)
+    assert fit.q.kl(p) < 1e-12
+    assert fit.trace.fisher[-1] < 1e-20
+
+
+@given(st.integers(1, 8), st.integers(0, 1000), st.floats(0.3, 3.0))
+@settings(max_examples=40, deadline=None)
+def test_the_regression_is_exact_on_a_linear_score(dim, seed, scale):
+    rng = np.random.default_rng(seed)
+    z = scale * rng.standard_normal((dim + 4, dim))
+    root = rng.standard_normal((dim, dim))
+    precision, pull = root @ root.T + np.eye(dim), rng.standard_normal(dim)
+    evidence = regress(z, pull - z @ precision, rng.uniform(0.1, 1.0, dim + 4))
+    assert evidence.linear
+    assert evidence.trust == 1.0
+    np.testing.assert_allclose(evidence.intercept, pull, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(evidence.slope, np.eye(dim) - precision, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [60, 400, 3000])
+def test_the_regression_estimates_what_stein_says(count):
+    """A cubic score: E[h] and E[∇h] are known; 6 standard errors of a pilot, false alarm 1e-8.
+
+    The counts cover ordinary least squares, the kernel, and the memory too large for it.
+    """
+
+    def h(z):
+        return 0.4 - 1.2 * z + 0.3 * (z**2 - 1.0) - 0.05 * z**3
+
+    rng = np.random.default_rng(0)
+    estimates = []
+    for _ in range(40):
+        z = rng.standard_normal((count, 2))
+        evidence = regress(z, h(z), np.ones(count))
+        assert 0.0 <= evidence.trust <= 1.0
+        assert not evidence.linear
+        estimates.append([*evidence.intercept, *np.diag(evidence.slope)])
+    mean, error = np.mean(estimates, axis=0), np.std(estimates, axis=0, ddof=1) / np.sqrt(40)
+    expected = np.array([0.4, 0.4, 1.0 - 1.2 - 0.15, 1.0 - 1.2 - 0.15])
+    # least squares on a nonlinear score has a bias of order 1/count
+    assert (np.abs(mean - expected) < 6 * error + 2.0 / count).all()
+
+
+def test_the_kernel_takes_the_quadratic_part_out():
+    """On a quadratic score it is closer to the truth, a = 0 and M = 0, than least squares is."""
+    rng = np.random.default_rng(0)
+    kernel = plain = 0.0
+    for _ in range(30):
+        z = rng.standard_normal((200, 3))
+        h = -z + z[:, :1] * z - np.eye(3)[0]
+        found = regress(z, h, np.ones(200))
+        kernel += found.intercept @ found.intercept + np.vdot(found.slope, found.slope)
+        design = np.concatenate([np.ones((200, 1)), z], axis=1)
+        coefficients = np.linalg.lstsq(design, h + z)[0]
+        slope = 0.5 * (coefficients[1:] + coefficients[1:].T)
+        plain += coefficients[0] @ coefficients[0] + np.vdot(slope, slope)
+    assert kernel < 0.5 * plain
+
+
+def test_weights_fall_off_and_keep_their_effective_size():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((200, 3)) * 4.0
+    then = -0.5 * np.vecdot(z / 4.0, z / 4.0) - 3 * np.log(4.0)
+    weight = weights(z, then, 0.0, needed=8.0)
+    assert weight.max() == 1.0
+    assert weight.sum() ** 2 / (weight @ weight) >= 8.0
+    far = weights(z + 50.0, then, 0.0, needed=30.0)
+    assert far.sum() ** 2 / (far @ far) >= 29.9
+
+
+def test_the_memory_is_bounded_and_the_batch_grows():
+    solver = Replay()
+    steps = scorevi.iterate(logistic_regression(), solver=solver, max_gradients=3000, seed=0)
+    last = list(steps)[-1]
+    assert last.info.pairs == 512
+    fit = scorevi.fit(logistic_regression(), solver=solver, max_gradients=3000, seed=0)
+    sizes = np.diff(fit.trace.num_gradients)
+    assert sizes[0] == 2
+    assert sizes[-1] == 32
+    assert set(sizes) == {2, 4, 8, 16, 32}
+
+
+def test_pairs_of_the_optimiser_are_remembered():
+    p = random_gaussian(6, 10, seed=0)
+    target = gaussian(p.mean, p.covariance)
+    fit = scorevi.fit(target, solver="replay", initial="lbfgs", max_gradients=100)
+    first = scorevi.iterate(target, solver="replay", initial="lbfgs")
+    assert next(first).info.pairs > 4
+    assert fit.q.kl(p) < 1e-10
+
+
+def test_remembered_pairs_far_away_are_left_out():
+    solver = Replay()
+    state = solver.init(Gaussian.standard(2))
+    pairs = [Pair(np.array([x, 0.0]), np.array([-x, 0.0]), 0.0) for x in (0.5, 1.0, 100.0)]
+    state = solver.remember(state, pairs)
+    np.testing.assert_allclose(state.z[:, 0], [0.5, 1.0])
+    np.testing.assert_allclose(state.h[:, 0], [-0.5, -1.0])
+
+
+def test_bad_batch_sizes_are_named():
+    with pytest.raises(ValueError, match="`batch_size` must be a whole number >= 1 or None"):
+        Replay(batch_size=0)
+    assert scorevi.fit(Gaussian.standard(3), solver="replay", batch_size=5).num_gradients == 2000
