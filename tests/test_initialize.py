@@ -112,7 +112,7 @@ def test_a_mode_without_curvature_is_said():
         ([1.0, 2.0], r"`initial` must have shape \(5,\); got \(2,\)"),
         ([np.nan] * 5, "`initial` must be finite; 5 of its entries"),
         (Gaussian.standard(2), "`initial` must have the target's dimension, 5; got 2"),
-        ("moode", "`initial` must be None, a Gaussian, a point, or one of mode, laplace, lbfgs"),
+        ("moode", "`initial` must be None, a Gaussian, a point, or one of auto, mode, laplace"),
         ({}, "`initial` must be an array of real numbers"),
     ],
 )

@@ -7,23 +7,25 @@ most half of what the budget has left, so that something remains for the fit.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.optimize
 from numpy.typing import ArrayLike
 
-from scorevi._arrays import Array, as_float_array
-from scorevi.evaluate import Evaluator, Exhausted, Pair
+from scorevi._arrays import as_float_array
+from scorevi.ascent import Ascent, curvature_gaussian
+from scorevi.autostart import choose
+from scorevi.evaluate import Evaluator, Pair
 from scorevi.gaussian import Gaussian
 
 Initial: TypeAlias = "Gaussian | str | ArrayLike | None"
-WAYS = ("mode", "laplace", "lbfgs")
+WAYS = ("auto", "mode", "laplace", "lbfgs")
 
 _MODE_SCALE = math.sqrt(0.1)
 """The paper starts with covariance 0.1·I at the mode."""
 _MAX_SEARCH = 200
-_MAX_RESTARTS = 5
 
 
 class Start(NamedTuple):
@@ -45,6 +47,7 @@ def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> S
     ----------
     initial
         None for N(0, I); a Gaussian; a point, for an identity covariance around it; or
+        ``"auto"`` (the best of several candidates, see :mod:`scorevi.autostart`),
         ``"mode"`` (0.1·I at the mode), ``"lbfgs"`` (the mode and the optimiser's inverse Hessian),
         ``"laplace"`` (the mode and the inverse Hessian by differences of the score).
     evaluator
@@ -68,6 +71,8 @@ def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> S
             f"`initial` must be None, a Gaussian, a point, or one of {', '.join(WAYS)}; "
             f"got {initial!r}."
         )
+    if initial == "auto":
+        return _automatic(evaluator, rng)
     if not evaluator.target.has_log_density:
         raise ValueError(
             f"`initial={initial!r}` looks for the mode, which needs the log density. Pass "
@@ -106,92 +111,48 @@ def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple
     )
 
 
+def _automatic(evaluator: Evaluator, rng: np.random.Generator) -> Start:
+    with _half_budget(evaluator, at_most=256):
+        q, pairs, note = choose(evaluator, rng)
+    return Start(q, tuple(pairs), (note,))
+
+
 def _at_mode(way: str, evaluator: Evaluator, rng: np.random.Generator) -> Start:
     dim = evaluator.target.dim
     notes: list[str] = []
-    reserve = evaluator.max_gradients
-    if reserve is not None:
-        # Half of what is left is kept back for the fit itself.
-        evaluator.max_gradients = evaluator.spent + (reserve - evaluator.spent) // 2
-    try:
-        ascent = _Ascent(evaluator)
+    with _half_budget(evaluator):
+        ascent = Ascent(evaluator)
         point = np.zeros(dim)
         if not ascent.visit(point):
             moved, note = search(evaluator, Gaussian.standard(dim), rng)
             notes.append(note)
             point = moved.mean
-            ascent.visit(point)
-        inverse_hessian = ascent.climb(point)
+        ascent.climb(point)
         if not ascent.converged:
             notes.append(
                 f"the search for the mode ended before it converged, after "
                 f"{evaluator.spent} gradients"
             )
-        mode = ascent.best
+        mode = ascent.path[-1].theta if ascent.path else point
         q = Gaussian(mode, _MODE_SCALE * np.eye(dim), dim * math.log(_MODE_SCALE))
-        if way != "mode" and inverse_hessian is not None:
-            q = Gaussian.from_moments(mode, inverse_hessian)
+        if way != "mode":
+            q = curvature_gaussian(ascent.path) or q
         if way == "laplace":
             q, note = _laplace(q, evaluator)
             notes += [note] if note else []
-    finally:
-        evaluator.max_gradients = reserve
     return Start(q, tuple(ascent.pairs), tuple(notes))
 
 
-class _Ascent:
-    """L-BFGS to a mode, keeping all it sees; a bad evaluation is a wall, not the end."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self.pairs: list[Pair] = []
-        self.best: Array = np.zeros(evaluator.target.dim)
-        self.converged = False
-        self._highest = -math.inf
-        self._evaluator = evaluator
-
-    def visit(self, theta: Array) -> bool:
-        pair = self._evaluator.point(theta)
-        if pair is None:
-            return False
-        self.pairs.append(pair)
-        if pair.log_density > self._highest:
-            self._highest, self.best = pair.log_density, pair.theta
-        return True
-
-    def climb(self, start: Array) -> Array | None:
-        """Return the inverse Hessian at the end, dense, or None if nothing was learnt of it."""
-        self._highest, self.best = -math.inf, start
-        inverse_hessian: Array | None = None
-        previous = -math.inf
-        for _ in range(_MAX_RESTARTS):
-            try:
-                result: Any = scipy.optimize.minimize(
-                    self._objective,
-                    self.best,
-                    jac=True,
-                    method="L-BFGS-B",
-                    options={"maxiter": 1000, "maxfun": 10**9, "ftol": 1e-12, "maxcor": 20},
-                )
-            except Exhausted:
-                return inverse_hessian
-            if result.hess_inv.n_corrs:
-                inverse_hessian = np.asarray(result.hess_inv.todense(), dtype=np.float64)
-            # A line search that ran into a wall may end far from a mode: go on from the best.
-            gain = self._highest - previous
-            previous = self._highest
-            self.converged = bool(result.success)
-            if self.converged or gain <= 1e-9 * (1.0 + abs(previous)):
-                break
-        return inverse_hessian
-
-    def _objective(self, theta: Array) -> tuple[float, Array]:
-        if self.visit(theta):
-            return -self.pairs[-1].log_density, -self.pairs[-1].score
-        # The line search interpolates: a finite, high wall sloping back the way it came.
-        away = theta - self.best
-        height = max(1.0, abs(self._highest))
-        slope = height / max(float(away @ away), 1e-300)
-        return -self._highest + height, slope * away
+@contextmanager
+def _half_budget(evaluator: Evaluator, at_most: float = math.inf) -> Iterator[None]:
+    """Keep at least half of what is left back for the fit itself."""
+    whole = evaluator.max_gradients
+    half = int(min(at_most, evaluator.remaining // 2)) if whole or at_most < math.inf else None
+    evaluator.max_gradients = None if half is None else evaluator.spent + half
+    try:
+        yield
+    finally:
+        evaluator.max_gradients = whole
 
 
 def _laplace(q: Gaussian, evaluator: Evaluator) -> tuple[Gaussian, str]:

@@ -1,0 +1,111 @@
+"""The start that is chosen by trying: ``initial="auto"``.
+
+A posterior may lie far from zero, be far narrower or wider than N(0, I), have several modes, or
+none. So a few candidates are made, and judged by the median of log p − log q on a handful of draws:
+
+1. N(0, I). If its Fisher residual is already small, that is the start; cost: 6 gradients.
+2. L-BFGS from zero and from seven points in (−2, 2)^D, 12 evaluations each; the best three climb
+   on for up to 40 more. The end of each path and a point half way, with the curvature that the
+   path has seen up to there, are candidates: on a posterior without a mode the end is worthless.
+
+At most 256 gradients, never more than half of the budget. All pairs seen are handed on. The idea of
+judging Gaussians along optimisation paths by the ELBO is Pathfinder's (arXiv 2108.03782).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.ascent import Ascent, curvature_gaussian
+from scorevi.diagnostics import elbo_estimate, fisher_residual
+from scorevi.evaluate import Evaluator, Exhausted, Pair
+from scorevi.gaussian import Gaussian
+
+_DRAWS = 6
+_STARTS = 8
+_FIRST, _MORE, _SURVIVORS = 12, 40, 3
+_GOOD_ENOUGH = 0.5
+
+
+class Judged(NamedTuple):
+    """A candidate and what a few draws from it say."""
+
+    q: Gaussian
+    elbo: float
+    fisher: float
+
+
+def choose(evaluator: Evaluator, rng: np.random.Generator) -> tuple[Gaussian, list[Pair], str]:
+    """Return the best candidate, all pairs seen, and what was done in words."""
+    pairs: list[Pair] = []
+    before = evaluator.spent
+    standard = _judge(Gaussian.standard(evaluator.target.dim), evaluator, rng, pairs)
+    judged = [standard]
+    try:
+        if standard.fisher > _GOOD_ENOUGH and evaluator.target.has_log_density:
+            for ascent in _ascents(evaluator, rng, pairs):
+                judged += [_judge(q, evaluator, rng, pairs) for q in _along(ascent.path)]
+    except Exhausted:
+        pass
+    best = max(judged, key=lambda candidate: candidate.elbo)
+    note = f"the start was chosen among {len(judged)} for {evaluator.spent - before} gradients"
+    return best.q, pairs, note
+
+
+def _ascents(evaluator: Evaluator, rng: np.random.Generator, pairs: list[Pair]) -> list[Ascent]:
+    """Climb from several points, and on from the best of them."""
+    dim = evaluator.target.dim
+    points = [np.zeros(dim), *rng.uniform(-2.0, 2.0, (_STARTS - 1, dim))]
+    ascents = []
+    for point in points:
+        ascent = Ascent(evaluator)
+        ascent.climb(point, at_most=_FIRST)
+        pairs += ascent.pairs
+        if ascent.pairs:
+            ascents.append(ascent)
+    ascents.sort(key=lambda ascent: -ascent.highest)
+    for ascent in ascents[:_SURVIVORS]:
+        if not ascent.converged:
+            seen = len(ascent.pairs)
+            ascent.climb(ascent.path[-1].theta, at_most=_MORE)
+            pairs += ascent.pairs[seen:]
+    return ascents[:_SURVIVORS]
+
+
+def _along(path: list[Pair]) -> list[Gaussian]:
+    """Return Gaussians half way along a path and at its end, with the curvature seen so far."""
+    found = []
+    for length in sorted({(len(path) + 1) // 2, len(path)}):
+        q = curvature_gaussian(path[:length])
+        if q is not None:
+            found.append(q)
+    return found
+
+
+def _judge(
+    q: Gaussian, evaluator: Evaluator, rng: np.random.Generator, pairs: list[Pair]
+) -> Judged:
+    """Draw from a candidate. Where fewer than half of the scores exist it is out of the running."""
+    z = rng.standard_normal((_DRAWS, q.dim))
+    theta = q.unwhiten(z)
+    evaluation = evaluator(theta)
+    good = evaluator.usable(evaluation)
+    evaluator.note_bad(theta, evaluation, good)
+    if good.sum() < _DRAWS / 2:
+        return Judged(q, -math.inf, math.inf)
+    z, score = z[good], evaluation.score[good]
+    fisher = float(fisher_residual(z, q.whiten_score(score)))
+    log_density = evaluation.log_density
+    if log_density is None:
+        pairs += [Pair(t, g, math.nan) for t, g in zip(theta[good], score, strict=True)]
+        return Judged(q, -fisher, fisher)
+    log_density = log_density[good]
+    pairs += [Pair(t, g, float(v)) for t, g, v in zip(theta[good], score, log_density, strict=True)]
+    # The median of log p − log q: one draw in a far tail must not decide over a candidate.
+    terms = [elbo_estimate(z[i : i + 1], log_density[i : i + 1], q.log_det) for i in range(len(z))]
+    elbo = float(np.median(terms))
+    # A q that leaves the support with share s of its draws has at best the ELBO of its part inside.
+    return Judged(q, elbo + math.log(float(good.mean())), fisher)
