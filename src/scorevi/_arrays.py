@@ -67,6 +67,16 @@ def as_count(name: str, value: Any, *, optional: bool = False) -> int:
     return count
 
 
+def is_positive(value: Any) -> bool:
+    """Return whether a user's ``value`` is one finite number above zero."""
+    if isinstance(value, (bool, np.bool_, str)) or np.ndim(value) != 0:
+        return False
+    try:
+        return 0.0 < float(value) < float("inf")
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
 def as_rng(seed: Seed) -> np.random.Generator:
     """Return a generator for any accepted form of seed; a Generator is used as it is."""
     if isinstance(seed, np.random.Generator):

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from scorevi._arrays import as_count
+from scorevi.solvers.bam import BaM
 from scorevi.solvers.base import Batch, Solver, State
 from scorevi.solvers.gsm import GSM
 from scorevi.solvers.replay import Replay
 
-__all__ = ["GSM", "SOLVERS", "Batch", "Replay", "Solver", "State", "make_solver"]
+__all__ = ["GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
 
-SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "replay": Replay}
+SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "replay": Replay}
+__all__ = ["GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
+SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "replay": Replay}
 """Name → a function that makes the solver with its default settings."""
 
 

@@ -1,0 +1,182 @@
+r"""BaM: batch and match (Cai et al., ICML 2024, arXiv 2402.14758).
+
+A step minimises an estimate, from the whole batch, of the Fisher divergence between q and the
+target, plus KL from the current q over λ. In whitened coordinates, with batch means
+:math:`\bar z, \bar h` and covariances C of z and Γ of h, it reads
+
+.. math::
+
+    U = \lambda\Gamma + \tfrac{\lambda}{1+\lambda} \bar h \bar h^\top, \qquad
+    V = I + \lambda C + \tfrac{\lambda}{1+\lambda} \bar z \bar z^\top, \qquad
+    S U S + S = V, \qquad w = \tfrac{\lambda}{1+\lambda} (S \bar h + \bar z),
+
+where w is the new mean and S the new covariance. U and V - I are the same weighted sum over the
+draws, :math:`U = a^\top a` and :math:`V = I + v^\top v`, with rows
+
+.. math:: a = \sqrt{\lambda/B}\,(h - (1 - (1 + \lambda)^{-1/2})\, \bar h), \quad v \text{ so from } z.
+
+With any :math:`V = G G^\top`, and the singular values σ and right singular vectors Q of
+:math:`b = a G`, the solution is
+
+.. math:: S = G\, (I - Q^\top Q + Q^\top x\, Q)\, G^\top, \qquad x = 2 / (1 + \sqrt{1 + 4\sigma^2}),
+
+which is the paper's S without its difference of large terms, and positive definite as it stands.
+
+A step costs O(B·D²) where B is below D/2, through changes along B directions each for V and for x,
+and O(D³) in dense form otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorevi._arrays import AnyArray, as_count, is_positive, namespace
+from scorevi._linalg import cholesky, identity
+from scorevi.gaussian import Gaussian
+from scorevi.solvers.base import Batch
+
+_NARROWEST = 1e-10
+"""The most that a low-rank step narrows q in any direction: rounding would lose much less."""
+
+
+class BaMState(NamedTuple):
+    """The current approximation, and the number of steps taken."""
+
+    q: Gaussian
+    count: AnyArray
+
+
+class BaMInfo(NamedTuple):
+    """What a step used and found."""
+
+    weight: AnyArray
+    """λ, the inverse regulariser: how far the step trusts the batch over the current q."""
+    pull: AnyArray
+    """The singular values σ, descending: how hard the batch narrowed q along each direction."""
+
+
+@dataclass(frozen=True)
+class BaM:
+    """Batch and match: the best of the closed-form solvers where large batches are cheap.
+
+    Parameters
+    ----------
+    batch_size
+        Draws in a step; None for one that grows with the dimension.
+    schedule
+        λ of step t = 0, 1, …: "decay" for the paper's B·D/(t + 1), which averages the noise of
+        non-Gaussian targets out; a positive number for the same λ in every step; or a function
+        of t, which for JAX targets is a traced whole number.
+
+    Examples
+    --------
+    >>> import scorevi
+    >>> fit = scorevi.fit(scorevi.Gaussian.standard(2), solver=BaM(batch_size=8, schedule=10.0))
+    >>> fit.num_gradients
+    2000
+    """
+
+    batch_size: int | None = None
+    schedule: str | float | Callable[[Any], Any] = "decay"
+    name = "bam"
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None:
+            size = as_count("batch_size", self.batch_size, optional=True)
+            object.__setattr__(self, "batch_size", size)
+        if self.schedule == "decay" or is_positive(self.schedule):
+            return
+        wanted = "`schedule` must be 'decay', a positive number, or a function of the step that"
+        if not callable(self.schedule):
+            raise ValueError(f"{wanted} returns one; got {self.schedule!r}.")
+        first = self.schedule(0)
+        if not is_positive(first):
+            raise ValueError(f"{wanted} returns one; got a function that returns {first!r} at 0.")
+
+    def batch_size_for(self, dim: int) -> int:
+        """Return the batch size."""
+        return self.batch_size or min(32, max(8, dim // 2))
+
+    def init(self, q: Gaussian) -> BaMState:
+        """Start from q."""
+        # An array, so that the compiled loop sees the same type however the state came about.
+        return BaMState(q, np.zeros((), dtype=np.int64))
+
+    def step(self, state: BaMState, batch: Batch) -> tuple[BaMState, BaMInfo]:
+        """Match the scores of the batch, as far as λ lets q move."""
+        z, h = batch.z, batch.whitened_score
+        size, dim = z.shape
+        weight = self._weight(state.count, size, dim)
+        a, v = _weighted(h, weight), _weighted(z, weight)
+        mean_h = h.sum(axis=0) / size
+        move = _dense if 2 * size >= dim else _low_rank
+        q, of_mean_h, pull = move(state.q, a, v, mean_h)
+        shift = weight / (1.0 + weight) * (of_mean_h + batch.offset.sum(axis=0) / size)
+        q = Gaussian(state.q.mean + shift, q.factor, q.log_det)
+        return BaMState(q, state.count + 1), BaMInfo(weight, pull)
+
+    def _weight(self, count: AnyArray, size: int, dim: int) -> AnyArray:
+        """Return λ for a step."""
+        if isinstance(self.schedule, str):
+            return size * dim / (count + 1.0)
+        return self.schedule(count) if callable(self.schedule) else self.schedule
+
+
+def _weighted(rows: AnyArray, weight: AnyArray) -> AnyArray:
+    """Return r with rᵀr = λ·covariance + λ/(1 + λ)·mean·meanᵀ of the rows, (B, D)."""
+    xp = namespace(rows)
+    size = rows.shape[0]
+    mean = rows.sum(axis=0) / size
+    return xp.sqrt(weight / size) * (rows - (1.0 - 1.0 / xp.sqrt(1.0 + weight)) * mean)
+
+
+def _narrowing(sigma: AnyArray) -> AnyArray:
+    """Return √x. The hypotenuse does not overflow where σ² would."""
+    xp = namespace(sigma)
+    return xp.sqrt(2.0 / (1.0 + xp.hypot(xp.ones_like(sigma), 2.0 * sigma)))
+
+
+def _dense(
+    q: Gaussian, a: AnyArray, v: AnyArray, mean_h: AnyArray
+) -> tuple[Gaussian, AnyArray, AnyArray]:
+    """Return q with the new factor, L S h̄ and σ, through D × D matrices."""
+    xp = namespace(a)
+    size, dim = a.shape
+    wide = cholesky(v.T @ v + identity(xp, dim))
+    _, sigma, vectors = xp.linalg.svd(a @ wide, full_matrices=True)
+    narrow = _narrowing(xp.concat([sigma, xp.zeros(max(0, dim - size))]))
+    # The Cholesky root of S, by QR of another root: small eigenvalues beside large ones survive,
+    # the more so with the large rows first, and no sign or order of the vectors shows.
+    upper = xp.linalg.qr(((vectors * narrow[:, None]) @ wide.T)[::-1], mode="r")
+    diagonal = upper.diagonal()
+    root = (upper * xp.sign(diagonal)[:, None]).T
+    moved = q.moved(0.0 * mean_h, root, xp.log(xp.abs(diagonal)).sum())
+    return moved, moved.factor @ (mean_h @ root), sigma
+
+
+def _low_rank(
+    q: Gaussian, a: AnyArray, v: AnyArray, mean_h: AnyArray
+) -> tuple[Gaussian, AnyArray, AnyArray]:
+    """Return q with the new factor, L S h̄ and σ, through changes along B directions each."""
+    xp = namespace(a)
+    _, spread, along = xp.linalg.svd(v, full_matrices=False)
+    q, rows = _stretched(q, along, xp.hypot(xp.ones_like(spread), spread), xp.vstack([a, mean_h]))
+    _, sigma, along = xp.linalg.svd(rows[:-1], full_matrices=False)
+    narrow = xp.maximum(_narrowing(sigma), _NARROWEST)
+    q, rows = _stretched(q, along, narrow, rows[-1:])
+    return q, q.factor @ rows[0], sigma
+
+
+def _stretched(
+    q: Gaussian, along: AnyArray, gain: AnyArray, rows: AnyArray
+) -> tuple[Gaussian, AnyArray]:
+    """Scale the whitened space along orthonormal rows; return q and ``rows`` so scaled."""
+    xp = namespace(rows)
+    change = gain - 1.0
+    core = change[:, None] * identity(xp, len(gain))
+    moved = q.moved_along(0.0 * q.mean, along, q.image(along), core, xp.log(gain).sum())
+    return moved, rows + (rows @ along.T * change) @ along
