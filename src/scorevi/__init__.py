@@ -11,12 +11,13 @@ from scorevi._version import __version__
 from scorevi.fit import Step, fit, iterate
 from scorevi.gaussian import Gaussian
 from scorevi.results import Fit, Trace
-from scorevi.solvers import GSM, BaM, Replay
+from scorevi.solvers import BBVI, GSM, BaM, Replay
 from scorevi.status import FitError, FitWarning, Status
 from scorevi.storage import load
 from scorevi.targets import from_function, from_jax
 
 __all__ = [
+    "BBVI",
     "GSM",
     "BaM",
     "Fit",

@@ -60,7 +60,8 @@ def fit(
         A target, from :func:`scorevi.from_function` or :func:`scorevi.from_jax`, or an object
         with ``dim`` and ``score``.
     solver
-        A name, ``"gsm"``, or a configured solver such as ``scorevi.GSM(batch_size=2)``.
+        A name, ``"gsm"``, ``"bam"`` or ``"bbvi"``, or a configured solver such as
+        ``scorevi.GSM(batch_size=2)``.
     max_gradients
         The most points at which the score is asked for, the start's included. It is never
         exceeded; what is left over is less than a batch. None where max_seconds alone decides.

@@ -9,14 +9,17 @@ from typing import Any
 from scorevi._arrays import as_count
 from scorevi.solvers.bam import BaM
 from scorevi.solvers.base import Batch, Solver, State
+from scorevi.solvers.bbvi import BBVI
 from scorevi.solvers.gsm import GSM
 from scorevi.solvers.replay import Replay
 
-__all__ = ["GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
+__all__ = ["BBVI", "GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
 
-SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "replay": Replay}
-__all__ = ["GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
-SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "replay": Replay}
+SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "bbvi": BBVI, "replay": Replay}
+__all__ = ["BBVI", "GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
+SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "bbvi": BBVI, "replay": Replay}
+__all__ = ["BBVI", "GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
+SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "bbvi": BBVI, "replay": Replay}
 """Name → a function that makes the solver with its default settings."""
 
 
