@@ -61,7 +61,8 @@ def test_solvers_meet_the_protocol(any_solver):
     assert hash(solver) == hash(SOLVERS[any_solver]())
 
 
-# GSM does not settle on a posterior 1e8 times narrower than its start, and says so.
+# GSM and BBVI do not settle on a posterior 1e8 times narrower than their start, BBVI on most
+# targets not within 125 steps at its default rate; they say so.
 @pytest.mark.filterwarnings("ignore:NOT SETTLED:scorevi.FitWarning")
 def test_every_solver_on_every_target(any_solver, any_target):
     fit = scorevi.fit(any_target, solver=any_solver, max_gradients=1000, seed=0)
@@ -136,6 +137,8 @@ def test_the_time_limit_holds(initial):
 # --- seeds ------------------------------------------------------------------------------------
 
 
+# BBVI at its default rate is still on its way after 250 steps, and says so.
+@pytest.mark.filterwarnings("ignore:NOT SETTLED:scorevi.FitWarning")
 def test_same_seed_same_bits(any_solver):
     one, two = (scorevi.fit(TARGETS["logistic"](), solver=any_solver, seed=7) for _ in range(2))
     np.testing.assert_array_equal(one.q.factor, two.q.factor)
