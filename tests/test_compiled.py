@@ -50,6 +50,16 @@ def test_the_iterates_are_those_of_the_numpy_driver(dim, solver):
     np.testing.assert_allclose(stepwise[-1].q.mean, one.mean, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:NOT SETTLED:scorevi.FitWarning")
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_loop_is_compiled_once(solver):
+    target = scorevi.from_jax(bent(random_gaussian(2)), 2)
+    for seed in range(2):
+        scorevi.fit(target, solver=solver, max_gradients=400, seed=seed)
+    (loop,) = target.loops.values()
+    assert loop._cache_size() == 1
+
+
 def test_same_seed_same_bits_however_the_chunks_fall():
     target = scorevi.from_jax(bent(random_gaussian(3)), 3)
     one = scorevi.fit(target, max_gradients=6000, seed=1)

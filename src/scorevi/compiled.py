@@ -56,6 +56,8 @@ class Loop:
         jax = require("jax")
         self._noise[: len(noise)] = noise
         with jax.enable_x64(True):
+            # Arrays only: a Python number in the first state would compile the loop once more.
+            state = jax.tree.map(np.asarray, state)
             result = self._run(state, self._noise, steps, log_det_at_start)
             state, done, records, log_density, score = jax.tree.map(np.asarray, result)
         done = int(done)
