@@ -16,7 +16,7 @@ from scorevi.solvers import bam as module
 
 
 def textbook(mean, covariance, theta, score, weight):
-    """Equations 10 to 13 of the paper, dense, as printed; S by way of matrix square roots."""
+    """The update in the original coordinates, dense: S U S + S = V by a matrix square root."""
     shrink = weight / (1 + weight)
     mean_theta, mean_score = theta.mean(axis=0), score.mean(axis=0)
     of_theta = np.cov(theta.T, bias=True).reshape(covariance.shape)

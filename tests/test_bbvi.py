@@ -92,7 +92,7 @@ def test_a_fair_opponent(seed):
     """The best of three rates comes within 0.01 nats of the optimum on a Gaussian.
 
     It is 0.001, after about 36,000 gradients; the larger rates get near sooner, and stay where
-    their noise leaves them, at about 0.05 and 0.5 nats.
+    their noise leaves them, at about 0.06 and 0.6 nats.
     """
     p = random_gaussian(10, 10, seed=0)
     target = gaussian(p.mean, p.covariance)

@@ -62,7 +62,7 @@ class BaMInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class BaM:
-    """Batch and match: the best of the closed-form solvers where large batches are cheap.
+    """Batch and match: closed-form steps that use a large batch as a whole.
 
     Parameters
     ----------
@@ -101,9 +101,8 @@ class BaM:
     def batch_size_for(self, dim: int) -> int:
         """Return the batch size, by default twice the dimension, but at least 8 and at most 256."""
         # Measured on Gaussian, sinh-arcsinh and logistic targets of 3 to 128 dimensions: batches
-        # between D/2 and D are the worst, for they overfit; from 2 D on the ELBO is good within a
-        # few steps. The bounds leave room for averaging in few dimensions, and for a few steps of
-        # the usual budgets in many.
+        # between D/2 and D are the worst on targets that are not Gaussian; from 2 D on the ELBO is
+        # good within a few steps. At most 256, so that the usual budgets hold several steps.
         return self.batch_size or min(256, max(8, 2 * dim))
 
     def init(self, q: Gaussian) -> BaMState:
