@@ -118,7 +118,11 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     "--dim", type=int, help="The dimension, where TARGET is a JAX log density of a vector."
 )
 @click.option(
-    "--solver", type=click.Choice(list(SOLVERS)), default="gsm", show_default=True, help="How."
+    "--solver",
+    type=click.Choice(["auto", *SOLVERS]),
+    default="auto",
+    show_default=True,
+    help="How.",
 )
 @click.option(
     "--max-gradients",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scorevi._arrays import AnyArray, Array, namespace
 from scorevi.gaussian import HALF_LOG_2PI, Gaussian
-from scorevi.solvers.base import Batch
+
+if TYPE_CHECKING:
+    from scorevi.solvers.base import Batch
 
 _MAX_LOG_GROWTH = 35.0
 """e^35: a q that has grown or shrunk by 1e15 in each dimension is not on its way to a posterior."""

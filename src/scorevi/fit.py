@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Iterator
@@ -13,11 +14,11 @@ from scorevi._arrays import Seed, as_count, seed_entropy
 from scorevi.driver import Run, Updates
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial
-from scorevi.progress import progress_bar
+from scorevi.progress import Show, progress_bar
 from scorevi.results import Fit, Trace
-from scorevi.solvers import Solver, make_solver
+from scorevi.solvers import HasVariants, Solver, make_solver
 from scorevi.status import FitError, FitWarning
-from scorevi.targets import as_target
+from scorevi.targets import Target, as_target
 from scorevi.targets.base import constrained
 
 
@@ -42,7 +43,7 @@ class Step(NamedTuple):
 
 def fit(
     target: Any,
-    solver: str | Solver = "gsm",
+    solver: str | Solver = "auto",
     *,
     max_gradients: int | None = 2000,
     max_seconds: float | None = None,
@@ -73,9 +74,10 @@ def fit(
     seed
         A whole number; the same seed gives the same bits on the same machine. None draws one.
     initial
-        Where to start: None for N(0, I); a Gaussian; a point, with identity covariance around it;
-        ``"mode"``, 0.1·I at the mode; ``"laplace"``; ``"lbfgs"``, the mode with the optimiser's
-        inverse Hessian.
+        Where to start: None for ``"auto"`` where the solver is ``"auto"``, else N(0, I);
+        ``"auto"``, the best of several candidates (:mod:`scorevi.autostart`); a Gaussian; a point,
+        with identity covariance around it; ``"mode"``, 0.1·I at the mode; ``"laplace"``;
+        ``"lbfgs"``, the mode with the optimiser's inverse Hessian.
     progress
         Whether to show a progress bar on standard error; None for only in a terminal or notebook.
     raise_on_failure
@@ -99,24 +101,60 @@ def fit(
         raise ValueError(
             "`max_gradients` must be a whole number >= 1, or None only with max_seconds; got None."
         )
-    run = _make_run(
-        target, solver, max_gradients, max_seconds, batch_size, seed, initial, chunked=True
-    )
-    records = Updates.none()
+    max_gradients, max_seconds = _limits(max_gradients, max_seconds)
+    solver, initial = _resolve(solver, batch_size, initial)
+    variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
+    target = as_target(target)
+    entropy = seed_entropy(seed)
+    outcomes: list[tuple[Fit, str]] = []
     with progress_bar(max_gradients, progress) as show:
-        try:
-            for updates in run.updates():
-                records.extend(updates)
-                show(run.evaluator.spent, updates.elbo, updates.fisher)
-        except KeyboardInterrupt:
-            run.interrupt()
+        for variant in variants:
+            run = _make_run(
+                target,
+                variant,
+                None if max_gradients is None else max_gradients // len(variants),
+                None if max_seconds is None else max_seconds / len(variants),
+                entropy,
+                initial,
+                chunked=True,
+            )
+            before = sum(fit.num_gradients for fit, _ in outcomes)
+            outcomes.append(_complete(run, show, before))
+            if outcomes[-1][0].status == "interrupted":
+                break
+    result, warning = max(outcomes, key=lambda outcome: outcome[0]._rank)
+    if len(variants) > 1:
+        result = dataclasses.replace(
+            result,
+            num_gradients=sum(fit.num_gradients for fit, _ in outcomes),
+            seconds=sum(fit.seconds for fit, _ in outcomes),
+            notes=(f"the best of {len(outcomes)} runs by ELBO: {result.solver}", *result.notes),
+        )
+    if raise_on_failure:
+        return result.raise_for_status()
+    if not result.status.ok or result.num_updates == 0:
+        warning = result.status.explain()
+    if warning:
+        warnings.warn(warning, FitWarning, stacklevel=2)
+    return result
+
+
+def _complete(run: Run, show: Show, before: int) -> tuple[Fit, str]:
+    """Let a run go on to its end; returns the fit and what is worth a warning."""
+    records = Updates.none()
+    try:
+        for updates in run.updates():
+            records.extend(updates)
+            show(before + run.evaluator.spent, updates.elbo, updates.fisher)
+    except KeyboardInterrupt:
+        run.interrupt()
     assert run.status is not None
     trace = Trace(
         np.array(records.num_gradients, dtype=np.int64),
         *(np.array(column, dtype=np.float64) for column in records[1:]),
     )
     warning = run.conclude(trace.drift)
-    result = Fit(
+    fit = Fit(
         q=run.q,
         status=run.status,
         trace=trace,
@@ -130,18 +168,12 @@ def fit(
         notes=tuple(run.notes),
         constrain=run.evaluator.target.constrain,
     )
-    if raise_on_failure:
-        return result.raise_for_status()
-    if not result.status.ok or result.num_updates == 0:
-        warning = result.status.explain()
-    if warning:
-        warnings.warn(warning, FitWarning, stacklevel=2)
-    return result
+    return fit, warning
 
 
 def iterate(
     target: Any,
-    solver: str | Solver = "gsm",
+    solver: str | Solver = "auto",
     *,
     max_gradients: int | None = None,
     max_seconds: float | None = None,
@@ -165,10 +197,23 @@ def iterate(
     >>> step.q.mean.shape
     (10,)
     """
-    run = _make_run(
-        target, solver, max_gradients, max_seconds, batch_size, seed, initial, chunked=False
+    max_gradients, max_seconds = _limits(max_gradients, max_seconds)
+    solver, initial = _resolve(solver, batch_size, initial)
+    entropy = seed_entropy(seed)
+    return _steps(
+        _make_run(
+            as_target(target), solver, max_gradients, max_seconds, entropy, initial, chunked=False
+        )
     )
-    return _steps(run)
+
+
+def _resolve(
+    solver: str | Solver, batch_size: int | None, initial: Initial
+) -> tuple[Solver, Initial]:
+    """Return the solver, and the start that None stands for with it."""
+    if initial is None and isinstance(solver, str) and solver == "auto":
+        initial = "auto"
+    return make_solver(solver, batch_size), initial
 
 
 def _steps(run: Run) -> Iterator[Step]:
@@ -182,37 +227,41 @@ def _steps(run: Run) -> Iterator[Step]:
         raise KeyboardInterrupt
 
 
-def _make_run(
-    target: Any,
-    solver: str | Solver,
-    max_gradients: int | None,
-    max_seconds: float | None,
-    batch_size: int | None,
-    seed: Seed,
-    initial: Initial,
-    *,
-    chunked: bool,
-) -> Run:
-    target = as_target(target)
-    solver = make_solver(solver, batch_size)
-    size = solver.batch_size_for(target.dim)
+def _limits(
+    max_gradients: int | None, max_seconds: float | None
+) -> tuple[int | None, float | None]:
+    """Check the limits that a user gave."""
     if max_gradients is not None:
         max_gradients = as_count("max_gradients", max_gradients)
-        if max_gradients < size:
-            raise ValueError(
-                f"`max_gradients` must be at least the batch size, {size}; got {max_gradients}."
-            )
     if max_seconds is not None:
         is_number = isinstance(max_seconds, (int, float, np.number)) and max_seconds is not True
         if not is_number or math.isnan(max_seconds) or max_seconds <= 0:
             raise ValueError(f"`max_seconds` must be a positive number; got {max_seconds!r}.")
         max_seconds = float(max_seconds)
+    return max_gradients, max_seconds
+
+
+def _make_run(
+    target: Target,
+    solver: Solver,
+    max_gradients: int | None,
+    max_seconds: float | None,
+    entropy: int,
+    initial: Initial,
+    *,
+    chunked: bool,
+) -> Run:
+    size = solver.batch_size_for(target.dim)
+    if max_gradients is not None and max_gradients < size:
+        raise ValueError(
+            f"`max_gradients` must be at least the batch size, {size}; got {max_gradients}."
+        )
     if target.constrain is not None:
         constrained(target.constrain, np.zeros((2, target.dim)))  # better now than after the work
     return Run(
         target,
         solver,
-        entropy=seed_entropy(seed),
+        entropy=entropy,
         initial=initial,
         max_gradients=max_gradients,
         max_seconds=max_seconds,

@@ -203,6 +203,12 @@ class Fit:
             )
         return self.q
 
+    @property
+    def _rank(self) -> tuple[bool, float]:
+        """How this fit compares with others of the same target: sound ones first, then by ELBO."""
+        quality = self.fisher * -1.0 if math.isnan(self.elbo) else self.elbo
+        return self.status.ok and self.num_updates > 0, quality
+
     def _recent(self, estimates: Array) -> float:
         count = min(50, math.ceil(len(estimates) / 4))
         return float(np.mean(estimates[-count:])) if count else math.nan

@@ -8,19 +8,34 @@ from typing import Any
 
 from scorevi._arrays import as_count
 from scorevi.solvers.bam import BaM
-from scorevi.solvers.base import Batch, Solver, State
+from scorevi.solvers.base import Batch, HasVariants, Solver, State
 from scorevi.solvers.bbvi import BBVI
 from scorevi.solvers.gsm import GSM
 from scorevi.solvers.replay import Replay
 
-__all__ = ["BBVI", "GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
+__all__ = [
+    "BBVI",
+    "GSM",
+    "SOLVERS",
+    "BaM",
+    "Batch",
+    "HasVariants",
+    "Replay",
+    "Solver",
+    "State",
+    "make_solver",
+]
 
-SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "bbvi": BBVI, "replay": Replay}
-__all__ = ["BBVI", "GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
-SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "bbvi": BBVI, "replay": Replay}
-__all__ = ["BBVI", "GSM", "SOLVERS", "BaM", "Batch", "Replay", "Solver", "State", "make_solver"]
-SOLVERS: dict[str, Callable[[], Solver]] = {"gsm": GSM, "bam": BaM, "bbvi": BBVI, "replay": Replay}
+SOLVERS: dict[str, Callable[[], Solver]] = {
+    "replay": Replay,
+    "gsm": GSM,
+    "bam": BaM,
+    "bbvi": BBVI,
+}
 """Name → a function that makes the solver with its default settings."""
+
+DEFAULT = "replay"
+"""What "auto" stands for."""
 
 
 def make_solver(solver: str | Solver, batch_size: int | None = None) -> Solver:
@@ -32,8 +47,9 @@ def make_solver(solver: str | Solver, batch_size: int | None = None) -> Solver:
     GSM(batch_size=3)
     """
     if isinstance(solver, str):
+        solver = DEFAULT if solver == "auto" else solver
         if solver not in SOLVERS:
-            known = ", ".join(repr(name) for name in SOLVERS)
+            known = ", ".join(repr(name) for name in ("auto", *SOLVERS))
             raise ValueError(f"`solver` must be one of {known}, or an object; got {solver!r}.")
         solver = SOLVERS[solver]()
     elif not isinstance(solver, Solver) or isinstance(solver, type):

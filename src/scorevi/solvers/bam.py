@@ -84,6 +84,7 @@ class BaM:
     batch_size: int | None = None
     schedule: str | float | Callable[[Any], Any] = "decay"
     name = "bam"
+    compilable = True
 
     def __post_init__(self) -> None:
         if self.batch_size is not None:

@@ -66,6 +66,14 @@ class Solver(Protocol):
 
 
 @runtime_checkable
+class HasVariants(Protocol):
+    """A solver with a setting of which several values may be given, to run them all."""
+
+    def variants(self) -> Sequence[Any]:
+        """Return one solver for each value."""
+
+
+@runtime_checkable
 class Remembers(Protocol):
     """A solver that can use pairs which others paid for, such as the search for a mode."""
 

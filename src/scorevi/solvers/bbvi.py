@@ -78,6 +78,7 @@ class BBVI:
     batch_size: int = 8
     learning_rate: float | tuple[float, ...] = 1e-2
     name = "bbvi"
+    compilable = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "batch_size", as_count("batch_size", self.batch_size))

@@ -29,6 +29,7 @@ import numpy as np
 
 from scorevi._arrays import AnyArray, Array, as_count, namespace
 from scorevi._linalg import cholesky, eigh, identity
+from scorevi.diagnostics import fisher_residual
 from scorevi.gaussian import Gaussian
 from scorevi.solvers.base import Batch
 
@@ -37,9 +38,15 @@ _DENSE_UP_TO = 64
 
 
 class GSMState(NamedTuple):
-    """The current approximation: GSM remembers nothing else."""
+    """The current approximation. The paper's GSM remembers nothing else."""
 
     q: Gaussian
+    fast: AnyArray = 0.0
+    """With ``settle``: the log Fisher residual, averaged over about 10 steps."""
+    slow: AnyArray = 0.0
+    """The same over about 50 steps."""
+    calm: AnyArray = 0.0
+    """Steps in which the one was not below the other: no progress was made."""
 
 
 class GSMInfo(NamedTuple):
@@ -57,6 +64,12 @@ class GSM:
     ----------
     batch_size
         Draws averaged in a step. The paper finds 2 better than 1, and no gain beyond.
+    settle
+        On targets that are not Gaussian the paper's iterates never come to rest. With this, once
+        the Fisher residual has levelled off, a step goes only γ = 1 / (1 + k/20) of the way, k the
+        number of steps without progress. The way is measured in natural parameters: the precision
+        goes to (1 − γ)·I + γ·C⁻¹, so that q becomes an average of what the steps ask for in which
+        those that blow it up count for little. Off by default, as the paper has no such thing.
 
     Examples
     --------
@@ -67,6 +80,7 @@ class GSM:
     """
 
     batch_size: int = 2
+    settle: bool = False
     name = "gsm"
     compilable = True
 
@@ -91,27 +105,37 @@ class GSM:
         square = xp.vecdot(h, h) + zh * zh
         rho = square / (xp.sqrt(0.25 + square) + 0.5)
         w = z + (h + zh[:, None] * z) / (1.0 + rho)[:, None]
-        if dim <= max(_DENSE_UP_TO, 2 * size):
-            q = state.q.moved(w.sum(axis=0) / size, *_dense_root(z, w, rho))
-        else:
+        gain: AnyArray = 1.0
+        if self.settle:
+            state = _calmed(state, fisher_residual(z, h))
+            gain = 1.0 / (1.0 + state.calm / 20.0)
+        if dim > max(_DENSE_UP_TO, 2 * size):
             # factor @ w without another pass over the factor for its part along z
-            of_w = (
-                batch.offset
-                + (state.q.image(h) + zh[:, None] * batch.offset) / (1.0 + rho)[:, None]
-            )
+            of_h = state.q.image(h) + zh[:, None] * batch.offset
+            of_w = batch.offset + of_h / (1.0 + rho)[:, None]
             images = xp.concat([batch.offset, of_w])
-            q = state.q.moved_along(
-                of_w.sum(axis=0) / size, xp.concat([z, w]), images, *_low_rank_root(z, w, rho)
-            )
-        return GSMState(q), GSMInfo(rho)
+            along, core, log_det = _low_rank_root(z, w, rho, gain)
+            q = state.q.moved_along(along @ images, xp.concat([z, w]), images, core, log_det)
+        elif self.settle:
+            q = state.q.moved(*_damped_root(z, w, rho, gain))
+        else:
+            q = state.q.moved(w.sum(axis=0) / size, *_dense_root(z, w, rho))
+        return state._replace(q=q), GSMInfo(rho)
+
+
+def _calmed(state: GSMState, fisher: AnyArray) -> GSMState:
+    """Keep track of whether the Fisher residual still falls."""
+    xp = namespace(state.q.mean)
+    level = xp.log(fisher + 1e-300)
+    fast = state.fast + 0.1 * (level - state.fast)
+    slow = state.slow + 0.02 * (level - state.slow)
+    return state._replace(fast=fast, slow=slow, calm=state.calm + (fast >= slow))
 
 
 def _dense_root(z: AnyArray, w: AnyArray, rho: AnyArray) -> tuple[AnyArray, AnyArray]:
     """Return a square root of the batch's C, (D, D), and its log determinant."""
     xp = namespace(z)
-    size, dim = z.shape
-    half = (z - 0.5 * w).T @ (w / size)
-    covariance = half + half.T + identity(xp, dim)
+    covariance = _change(z, w) + identity(xp, z.shape[1])
     root = cholesky(covariance)
     log_det = xp.log(root.diagonal()).sum()
     # Rounding may hide a tiny eigenvalue. In a compiled loop NaN goes out, and the driver, which
@@ -123,15 +147,35 @@ def _dense_root(z: AnyArray, w: AnyArray, rho: AnyArray) -> tuple[AnyArray, AnyA
     return root, log_det
 
 
-def _low_rank_root(z: AnyArray, w: AnyArray, rho: AnyArray) -> tuple[AnyArray, AnyArray]:
-    r"""Return T, (2B, 2B), with I + Xᵀ T X the symmetric root of C, and its log determinant.
+def _damped_root(
+    z: AnyArray, w: AnyArray, rho: AnyArray, gain: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Return shift, root and log determinant of a step that goes ``gain`` of the way."""
+    xp = namespace(z)
+    values, vectors = eigh(_change(z, w))
+    values = xp.maximum(values, _floor(rho) - 1.0)
+    resistance = 1.0 + (1.0 - gain) * values
+    damped = (1.0 + values) / resistance
+    shift = vectors @ ((vectors.T @ (w.sum(axis=0) / z.shape[0])) * (gain / resistance))
+    return shift, (vectors * xp.sqrt(damped)) @ vectors.T, 0.5 * xp.log(damped).sum()
 
-    X has the rows z and w, and C = I + Xᵀ S X with S = [[0, I], [I, −I]] / B. With Rᵀ R = X Xᵀ,
-    E = R S Rᵀ has the eigenvalues of C − I, and
 
-    .. math:: T = \tfrac12 S - S R^\top k(E) R S, \qquad k(e) = \tfrac12 (1 + \sqrt{1 + e})^{-2},
+def _low_rank_root(
+    z: AnyArray, w: AnyArray, rho: AnyArray, gain: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray]:
+    r"""Return shift, core T and log determinant of the same step, in terms of the rows of X.
 
-    in which nothing is divided by, however small w is.
+    X has the rows z and w, S = [[0, I], [I, −I]]/B, and C = I + Xᵀ S X. With Rᵀ R = X Xᵀ, the
+    eigenvalues e of E = R S Rᵀ are those of C − I. The symmetric root of the damped covariance,
+    whose eigenvalues are (1 + e)/d with d = 1 + (1 − γ)e, is I + Xᵀ T X with
+
+    .. math::
+
+        T = \tfrac\gamma2 S - S R^\top k(E) R S, \qquad
+        k(e) = \frac{\gamma}{2 d t} \Big[(1 - \gamma)\, t + \frac{\gamma}{d t}\Big], \qquad
+        t = 1 + \sqrt{(1 + e)/d},
+
+    in which nothing is divided by, however small w is. Undamped, γ = 1, k is ½ t⁻².
     """
     xp = namespace(z)
     size = z.shape[0]
@@ -142,9 +186,30 @@ def _low_rank_root(z: AnyArray, w: AnyArray, rho: AnyArray) -> tuple[AnyArray, A
     signs = _signs(size)
     scaled = upper @ signs
     values, vectors = eigh(scaled @ upper.T)
-    squared = xp.maximum(1.0 + values, _floor(rho))
-    kernel = (vectors * (0.5 / (1.0 + xp.sqrt(squared)) ** 2)) @ vectors.T
-    return 0.5 * signs - scaled.T @ kernel @ scaled, 0.5 * xp.log(squared).sum()
+    values = xp.maximum(values, _floor(rho) - 1.0)
+    resistance = 1.0 + (1.0 - gain) * values
+    damped = (1.0 + values) / resistance
+    reach = 1.0 + xp.sqrt(damped)
+    kernel = (gain / 2.0) * ((1.0 - gain) * reach + gain / (resistance * reach))
+    inner = scaled.T @ (vectors * (kernel / (resistance * reach))) @ (vectors.T @ scaled)
+    core = (0.5 * gain) * signs - inner
+    # (I + (1 − γ) Xᵀ S X)⁻¹ applied to the mean of the rows w
+    along = _mean_of_w(size)
+    pull = vectors.T @ (upper @ along)
+    along = gain * (along - (1.0 - gain) * (scaled.T @ (vectors @ (pull / resistance))))
+    return along, core, 0.5 * xp.log(damped).sum()
+
+
+def _change(z: AnyArray, w: AnyArray) -> AnyArray:
+    """Return C − I of the batch, (D, D)."""
+    half = (z - 0.5 * w).T @ (w / z.shape[0])
+    return half + half.T
+
+
+@cache
+def _mean_of_w(size: int) -> Array:
+    """Return the coefficients of the rows [z; w] that make the mean of w, (2B,)."""
+    return np.repeat([0.0, 1.0 / size], size)
 
 
 @cache
