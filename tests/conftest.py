@@ -57,3 +57,13 @@ def any_target(request):
 @pytest.fixture(params=SOLVERS)
 def any_solver(request):
     return request.param
+
+
+def gsm_fit(target, solver="gsm", **options):
+    """Fit with the paper's solver unless told otherwise: its steps are the easiest to count."""
+    return scorevi.fit(target, solver, **options)
+
+
+def gsm_iterate(target, solver="gsm", **options):
+    """Iterate with the paper's solver unless told otherwise."""
+    return scorevi.iterate(target, solver, **options)

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from conftest import gsm_fit, gsm_iterate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,7 +41,7 @@ def faulty(rate, kinds, seed=0, batched=False, log_density=None):
 @pytest.mark.parametrize("kind", FAULTS)
 def test_thirty_percent_of_faults_do_not_stop_a_fit(kind):
     target, ledger = faulty(0.3, [kind])
-    fit = scorevi.fit(target, max_gradients=2000, seed=1)
+    fit = gsm_fit(target, max_gradients=2000, seed=1)
     assert fit.status == "budget"
     assert fit.q.kl(P) < 1e-6
     assert fit.num_gradients == ledger["points"] <= 2000
@@ -56,7 +57,7 @@ def test_the_ledger_is_exact_under_any_mixture_of_faults(rate, seed, batched, bu
     target, ledger = faulty(rate, list(FAULTS), seed, batched)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", scorevi.FitWarning)
-        fit = scorevi.fit(target, max_gradients=budget, seed=seed)
+        fit = gsm_fit(target, max_gradients=budget, seed=seed)
     assert fit.num_gradients == ledger["points"] <= budget
     assert np.isfinite(fit.q.factor).all()
     if not batched:
@@ -70,7 +71,7 @@ def test_the_ledger_is_exact_under_any_mixture_of_faults(rate, seed, batched, bu
 def test_nothing_but_faults_is_no_fit(kind, batched):
     target, ledger = faulty(1.0, [kind], batched=batched)
     with pytest.warns(scorevi.FitWarning, match="bad-scores"):
-        fit = scorevi.fit(target, max_gradients=1000)
+        fit = gsm_fit(target, max_gradients=1000)
     assert fit.status == "bad-scores"
     assert fit.num_updates == 0
     assert fit.num_gradients == ledger["points"] < 500
@@ -86,7 +87,7 @@ def test_nothing_but_faults_is_no_fit(kind, batched):
             ask()
     assert "nan" in str(fit)
     with pytest.raises(scorevi.FitError, match="bad-scores"):
-        list(scorevi.iterate(target, max_gradients=1000))
+        list(gsm_iterate(target, max_gradients=1000))
 
 
 def test_a_batched_function_that_raises_is_asked_again_point_by_point():
@@ -96,7 +97,7 @@ def test_a_batched_function_that_raises_is_asked_again_point_by_point():
         return P.score(theta)
 
     target = scorevi.from_function(score, 4, batched=True)
-    fit = scorevi.fit(target, max_gradients=600)
+    fit = gsm_fit(target, max_gradients=600)
     assert fit.status == "budget"
     assert fit.num_updates > 50
     assert fit.bad_scores.examples[0].detail == "ArithmeticError: no such place"
@@ -115,7 +116,7 @@ def test_a_log_density_of_minus_infinity_is_a_bad_score():
         lambda x: np.where(inside(x), -0.5 * (x**2).sum(axis=1), -np.inf),
         batched=True,
     )
-    fit = scorevi.fit(target, max_gradients=1000)
+    fit = gsm_fit(target, max_gradients=1000)
     assert fit.bad_scores.counts["infinite"] > 10
     assert fit.bad_scores.examples[0].detail == "the log density is infinite"
     assert np.isfinite(fit.elbo)
@@ -131,7 +132,7 @@ def test_bad_scores_late_in_a_fit_end_it_with_what_it_has():
 
     target = scorevi.from_function(score, 3, batched=True)
     with pytest.warns(scorevi.FitWarning, match="more than 90 % of the last 100 scores"):
-        fit = scorevi.fit(target, max_gradients=10_000)
+        fit = gsm_fit(target, max_gradients=10_000)
     assert fit.status == "bad-scores"
     assert fit.num_updates > 200
     assert fit.num_gradients < 800
@@ -143,7 +144,7 @@ def test_a_start_without_finite_scores_is_left_and_the_note_says_so():
         return np.where(theta[:, :1] > 3, 5.0 - theta, np.nan)
 
     target = scorevi.from_function(score, 2, batched=True)
-    fit = scorevi.fit(target, max_gradients=4000, seed=0)
+    fit = gsm_fit(target, max_gradients=4000, seed=0)
     assert fit.status == "budget"
     assert "not finite at the start" in fit.notes[0]
     np.testing.assert_allclose(fit.mean, 5.0, atol=0.3)
@@ -154,7 +155,7 @@ def test_a_budget_that_ends_before_the_first_update_is_said():
     with pytest.warns(
         scorevi.FitWarning, match="budget: it ended before the first update.*4 bad scores"
     ):
-        fit = scorevi.fit(target, max_gradients=4)
+        fit = gsm_fit(target, max_gradients=4)
     assert fit.status == "budget"
     with pytest.raises(scorevi.FitError, match="No update was made"):
         _ = fit.mean
@@ -168,7 +169,7 @@ def test_a_third_of_bad_scores_is_no_reason_to_end_whatever_the_batch_size(batch
         return np.where(rng.random((len(theta), 1)) < 0.33, np.nan, P.score(theta))
 
     target = scorevi.from_function(score, 4, batched=True)
-    fit = scorevi.fit(target, batch_size=batch_size, max_gradients=10 * max(batch_size, 100))
+    fit = gsm_fit(target, batch_size=batch_size, max_gradients=10 * max(batch_size, 100))
     assert fit.status == "budget"
     assert fit.num_updates >= 6
 
@@ -181,5 +182,5 @@ def test_batched_calls_that_nearly_always_raise_end_the_fit():
 
     target = scorevi.from_function(score, 2, batched=True)
     with pytest.warns(scorevi.FitWarning, match="more than 90 % of the last 100"):
-        fit = scorevi.fit(target, max_gradients=10_000)
+        fit = gsm_fit(target, max_gradients=10_000)
     assert fit.status == "bad-scores"

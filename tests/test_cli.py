@@ -197,7 +197,7 @@ def test_ctrl_c_prints_what_there_is_and_exits_with_130(folder):
         (["fit", "model.py:crash"], "RuntimeError: no such data (--debug shows where)"),
         (["fit", "model.py:target", "--max-gradients", "0"], "--max-gradients must be a whole"),
         (["fit", "model.py:target", "--batch-size", "0"], "--batch-size must be a whole"),
-        (["fit", "model.py:target", "--initial", "nowhere"], "--initial must be one of mode"),
+        (["fit", "model.py:target", "--initial", "nowhere"], "--initial must be one of auto, mode"),
         (
             ["fit", "model.py:target", "--initial", "1,2,3"],
             "--initial must have shape (2,); got (3,)",

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from conftest import gsm_fit, gsm_iterate
 
 import scorevi
 from scorevi.examples import random_gaussian
@@ -38,48 +39,48 @@ def test_the_iterates_are_those_of_the_numpy_driver(dim, solver):
     np.testing.assert_allclose(
         in_jax.evaluate(theta).score, in_numpy.evaluate(theta).score, rtol=1e-9
     )
-    one = scorevi.fit(in_jax, solver=solver, max_gradients=200, seed=3)
-    two = scorevi.fit(in_numpy, solver=solver, max_gradients=200, seed=3)
+    one = gsm_fit(in_jax, solver=solver, max_gradients=200, seed=3)
+    two = gsm_fit(in_numpy, solver=solver, max_gradients=200, seed=3)
     np.testing.assert_allclose(one.mean, two.mean, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(one.q.factor, two.q.factor, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(one.trace.fisher, two.trace.fisher, rtol=1e-5)
     np.testing.assert_array_equal(one.trace.num_gradients, two.trace.num_gradients)
     shift = base.log_det + dim * 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(one.trace.elbo, two.trace.elbo + shift, rtol=1e-6)
-    stepwise = list(scorevi.iterate(in_jax, solver=solver, max_gradients=200, seed=3))
+    stepwise = list(gsm_iterate(in_jax, solver=solver, max_gradients=200, seed=3))
     np.testing.assert_allclose(stepwise[-1].q.mean, one.mean, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:NOT SETTLED:scorevi.FitWarning")
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", COMPILABLE)
 def test_the_loop_is_compiled_once(solver):
     target = scorevi.from_jax(bent(random_gaussian(2)), 2)
     for seed in range(2):
-        scorevi.fit(target, solver=solver, max_gradients=400, seed=seed)
+        gsm_fit(target, solver=solver, max_gradients=400, seed=seed)
     (loop,) = target.loops.values()
     assert loop._cache_size() == 1
 
 
 def test_same_seed_same_bits_however_the_chunks_fall():
     target = scorevi.from_jax(bent(random_gaussian(3)), 3)
-    one = scorevi.fit(target, max_gradients=6000, seed=1)
-    two = scorevi.fit(target, max_gradients=6000, seed=1)
+    one = gsm_fit(target, max_gradients=6000, seed=1)
+    two = gsm_fit(target, max_gradients=6000, seed=1)
     np.testing.assert_array_equal(one.q.factor, two.q.factor)
-    short = scorevi.fit(target, max_gradients=500, seed=1)
+    short = gsm_fit(target, max_gradients=500, seed=1)
     np.testing.assert_array_equal(short.trace.elbo, one.trace.elbo[: len(short.trace.elbo)])
 
 
 def test_double_precision_without_touching_the_users_setting():
     assert not jax.config.jax_enable_x64
     target = scorevi.from_jax(bent(random_gaussian(3)), 3)
-    fit = scorevi.fit(target, max_gradients=200)
+    fit = gsm_fit(target, max_gradients=200)
     assert fit.mean.dtype == np.float64
     assert not jax.config.jax_enable_x64
     assert jnp.ones(2).dtype == jnp.float32
     p = random_gaussian(5, 1e6, seed=0)
     half = np.linalg.inv(p.cholesky)
     target = scorevi.from_jax(lambda x: -0.5 * ((half @ (x - p.mean)) ** 2).sum(), 5)
-    assert scorevi.fit(target, max_gradients=4000).q.kl(p) < 1e-10
+    assert gsm_fit(target, max_gradients=4000).q.kl(p) < 1e-10
 
 
 def walled(theta):
@@ -101,8 +102,8 @@ def walled_numpy():
 
 
 def test_bad_scores_are_handled_the_same():
-    one = scorevi.fit(scorevi.from_jax(walled, 3), max_gradients=601, seed=4)
-    two = scorevi.fit(walled_numpy(), max_gradients=601, seed=4)
+    one = gsm_fit(scorevi.from_jax(walled, 3), max_gradients=601, seed=4)
+    two = gsm_fit(walled_numpy(), max_gradients=601, seed=4)
     assert one.bad_scores.counts == two.bad_scores.counts
     assert one.bad_scores.total > 50
     assert one.num_gradients == two.num_gradients
@@ -114,7 +115,7 @@ def test_bad_scores_are_handled_the_same():
 def test_nothing_but_nan_is_no_fit():
     target = scorevi.from_jax(lambda x: jnp.nan * x.sum(), 2)
     with pytest.warns(scorevi.FitWarning, match="bad-scores"):
-        fit = scorevi.fit(target)
+        fit = gsm_fit(target)
     assert fit.num_updates == 0
 
 
@@ -124,14 +125,14 @@ def test_a_flat_log_density_diverges_at_the_same_update():
     fits = []
     for target in (one_target, two_target):
         with pytest.warns(scorevi.FitWarning, match="grown by more than 1e15"):
-            fits.append(scorevi.fit(target, max_gradients=10_000, seed=0))
+            fits.append(gsm_fit(target, max_gradients=10_000, seed=0))
     assert fits[0].num_updates == fits[1].num_updates
     np.testing.assert_allclose(fits[0].q.factor, fits[1].q.factor, rtol=1e-6)
 
 
 @pytest.mark.parametrize("budget", [2, 3, 65, 1000])
 def test_the_budget_is_kept(budget):
-    fit = scorevi.fit(scorevi.from_jax(bent(random_gaussian(3)), 3), max_gradients=budget)
+    fit = gsm_fit(scorevi.from_jax(bent(random_gaussian(3)), 3), max_gradients=budget)
     assert fit.num_gradients == budget // 2 * 2
     assert len(fit.trace.seconds) == budget // 2
     assert (np.diff(fit.trace.seconds) >= 0).all()
@@ -139,7 +140,7 @@ def test_the_budget_is_kept(budget):
 
 def test_the_time_limit_holds():
     target = scorevi.from_jax(bent(random_gaussian(3)), 3)
-    fit = scorevi.fit(target, max_gradients=None, max_seconds=0.5)
+    fit = gsm_fit(target, max_gradients=None, max_seconds=0.5)
     assert fit.status == "time"
     assert fit.seconds < 10
 
@@ -147,7 +148,7 @@ def test_the_time_limit_holds():
 @pytest.mark.parametrize("initial", ["mode", "laplace", "lbfgs"])
 def test_starts_work_on_jax_targets(initial):
     target = scorevi.from_jax(bent(random_gaussian(3)), 3)
-    fit = scorevi.fit(target, initial=initial, max_gradients=300)
+    fit = gsm_fit(target, initial=initial, max_gradients=300)
     assert fit.num_gradients <= 300
     assert fit.status == "budget"
 
@@ -159,7 +160,7 @@ def test_pytrees_keep_their_names_and_shapes():
     example = {"a": {"b": np.zeros((2, 3))}, "c": (0, 1.0)}
     target = scorevi.from_jax(log_density, example)
     assert target.dim == 8
-    draws = scorevi.fit(target, max_gradients=100).draws(5, seed=0)
+    draws = gsm_fit(target, max_gradients=100).draws(5, seed=0)
     shapes = {name: values.shape for name, values in draws.items()}
     assert shapes == {"a.b": (5, 2, 3), "c.0": (5,), "c.1": (5,)}
 
@@ -170,7 +171,7 @@ def test_constrain_is_vectorised():
         {"log_scale": 0.0},
         constrain=lambda p: {"scale": jnp.exp(p["log_scale"])},
     )
-    draws = scorevi.fit(target, max_gradients=400).draws(400, seed=0)
+    draws = gsm_fit(target, max_gradients=400).draws(400, seed=0)
     assert list(draws) == ["scale"]
     assert draws["scale"].dtype == np.float64
     assert (draws["scale"] > 0).all()
@@ -208,10 +209,10 @@ def test_wrong_arguments_are_named(call, message):
 @pytest.mark.parametrize("dtype", [jnp.float16, jnp.float32])
 def test_a_log_density_in_single_precision_is_taken(dtype):
     target = scorevi.from_jax(lambda x: (-0.5 * (x**2).sum()).astype(dtype), 2)
-    fit = scorevi.fit(target, max_gradients=200)
+    fit = gsm_fit(target, max_gradients=200)
     np.testing.assert_allclose(fit.covariance, np.eye(2), atol=1e-2)
     target = scorevi.from_jax(lambda x: -0.5 * (x.astype(dtype) ** 2).sum(), 2)
-    assert scorevi.fit(target, max_gradients=200).mean.dtype == np.float64
+    assert gsm_fit(target, max_gradients=200).mean.dtype == np.float64
 
 
 def slow(x):
@@ -230,7 +231,7 @@ def slow(x):
 
 def test_a_slow_target_keeps_to_the_time():
     target = scorevi.from_jax(slow, 2)
-    fit = scorevi.fit(target, max_gradients=None, max_seconds=1.0)
+    fit = gsm_fit(target, max_gradients=None, max_seconds=1.0)
     assert fit.status == "time"
     assert fit.num_updates > 5
     assert fit.seconds < 5
@@ -250,7 +251,7 @@ def test_a_target_that_raises_inside_the_loop_is_a_bad_score():
     target = scorevi.from_jax(
         lambda x: log_density(jax.lax.stop_gradient(x)) - 0.5 * (x**2).sum(), 2
     )
-    fit = scorevi.fit(target, max_gradients=300)
+    fit = gsm_fit(target, max_gradients=300)
     assert fit.bad_scores.counts["raised"] > 10
     assert any("went on step by step" in note for note in fit.notes)
     assert fit.num_updates > 50
@@ -262,4 +263,4 @@ def test_constrain_of_every_form():
         (lambda x: {"a": {"b": x[0]}, "c": x}, ["a.b", "c"]),
     ):
         target = scorevi.from_jax(lambda x: -0.5 * (x**2).sum(), 2, constrain=constrain)
-        assert list(scorevi.fit(target, max_gradients=50).draws(3)) == names
+        assert list(gsm_fit(target, max_gradients=50).draws(3)) == names

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import SEEDS
+from conftest import SEEDS, gsm_fit, gsm_iterate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,8 +94,8 @@ def test_affine_equivariance(dim, seed):
     begin = Gaussian(b, a)
     for _, one, two in zip(
         range(20),
-        scorevi.iterate(p, seed=seed),
-        scorevi.iterate(image, seed=seed, initial=begin),
+        gsm_iterate(p, seed=seed),
+        gsm_iterate(image, seed=seed, initial=begin),
         strict=False,
     ):
         np.testing.assert_allclose(two.q.mean, a @ one.q.mean + b, rtol=1e-6, atol=1e-6)
@@ -138,7 +138,7 @@ def test_a_hidden_eigenvalue_is_put_back():
 
 def test_positive_definite_after_100_000_steps_at_condition_number_1e10():
     p = random_gaussian(8, 1e10, seed=0)
-    fit = scorevi.fit(gaussian(p.mean, p.covariance), max_gradients=200_000, seed=0)
+    fit = gsm_fit(gaussian(p.mean, p.covariance), max_gradients=200_000, seed=0)
     assert fit.num_updates == 100_000
     assert np.linalg.svd(fit.q.factor, compute_uv=False)[-1] > 0
     assert fit.q.log_det == pytest.approx(np.linalg.slogdet(fit.q.factor)[1], abs=1e-6)
@@ -152,7 +152,7 @@ def test_positive_definite_after_100_000_steps_at_condition_number_1e10():
 def test_gaussian_targets_are_recovered(dim, condition, gradients, seed):
     p = random_gaussian(dim, condition, seed=seed)
     target = gaussian(p.mean, p.covariance)
-    fit = scorevi.fit(target, max_gradients=gradients, seed=seed)
+    fit = gsm_fit(target, max_gradients=gradients, seed=seed)
     assert fit.q.kl(p) <= 1e-10
     assert fit.fisher < 1e-6
 
@@ -160,7 +160,7 @@ def test_gaussian_targets_are_recovered(dim, condition, gradients, seed):
 def test_a_start_a_million_times_too_wide_leaves_a_finite_gaussian_and_a_warning():
     target = scorevi.from_function(lambda x: -1e12 * x, 3, batched=True)
     with pytest.warns(scorevi.FitWarning, match="NOT SETTLED"):
-        fit = scorevi.fit(target, max_gradients=4000)
+        fit = gsm_fit(target, max_gradients=4000)
     np.testing.assert_allclose(fit.q.sd, 1e-6, rtol=0.5)  # a million times narrower
 
 
@@ -168,3 +168,46 @@ def test_the_batch_size_is_checked():
     for wrong in (0, -1, 1.5, "2", True):
         with pytest.raises(ValueError, match="`batch_size` must be a whole number >= 1"):
             GSM(batch_size=wrong)
+
+
+# --- the option to settle ---------------------------------------------------------------------
+
+
+def spread_of_elbo(target, settle, z):
+    steps = scorevi.iterate(target, solver=GSM(settle=settle), max_gradients=2560, seed=0)
+    late = [step.q for step in steps if step.num_gradients > 1920]
+    elbos = [target.log_density(q.unwhiten(z)).mean() + q.log_det for q in late]
+    return np.std(elbos), np.median(elbos)
+
+
+@pytest.mark.parametrize(("skew", "tail"), [(1.0, 1.0), (0.0, 0.5)])
+def test_settling_calms_the_elbo(skew, tail):
+    root = np.random.default_rng(0).standard_normal((10, 10))
+    base = Gaussian.from_moments(np.zeros(10), root @ root.T / 10 + 0.1 * np.eye(10))
+    target = scorevi.examples.sinh_arcsinh(base, skew, tail)
+    z = np.random.default_rng(1).standard_normal((1000, 10))
+    restless, calm = (spread_of_elbo(target, settle, z) for settle in (False, True))
+    assert calm[0] < restless[0] / 5
+    assert calm[1] > restless[1]
+
+
+@pytest.mark.parametrize("dim", [3, 80])
+def test_a_damped_step_goes_part_of_the_way_in_natural_parameters(dim):
+    q, p = random_gaussian(dim, 30, 0), random_gaussian(dim, 10, 1)
+    batch = batch_for(q, p.score, 2, seed=2)
+    state = GSMState(q, fast=50.0, slow=40.0, calm=59.0)
+    damped = GSM(settle=True).step(state, batch)[0]
+    assert damped.calm == 60.0  # so that γ = 1/4
+    whole = step(q, batch)
+    old, new = np.linalg.inv(q.covariance), np.linalg.inv(whole.covariance)
+    precision = 0.75 * old + 0.25 * new
+    natural = 0.75 * old @ q.mean + 0.25 * new @ whole.mean
+    np.testing.assert_allclose(np.linalg.inv(damped.q.covariance), precision, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(damped.q.mean, np.linalg.solve(precision, natural), rtol=1e-7)
+    assert damped.q.log_det == pytest.approx(np.linalg.slogdet(damped.q.factor)[1], abs=1e-9)
+
+
+def test_settling_does_no_harm_on_a_gaussian():
+    p = random_gaussian(10, 40, seed=0)
+    fit = scorevi.fit(gaussian(p.mean, p.covariance), solver=GSM(settle=True), max_gradients=2000)
+    assert fit.q.kl(p) < 1e-6

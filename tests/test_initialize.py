@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import logistic_regression
+from conftest import gsm_fit, logistic_regression
 
 import scorevi
 from scorevi import Gaussian
@@ -86,10 +86,10 @@ def test_a_start_that_is_not_finite_is_moved():
 
 def test_the_search_for_the_mode_spends_at_most_half_the_budget():
     p = random_gaussian(50, 1e6, seed=0)
-    fit = scorevi.fit(gaussian(p.mean, p.covariance), initial="mode", max_gradients=60)
+    fit = gsm_fit(gaussian(p.mean, p.covariance), initial="mode", max_gradients=60)
     assert fit.num_updates >= 15
     assert any("ended before it converged" in note for note in fit.notes)
-    fit = scorevi.fit(gaussian(p.mean, p.covariance), initial="laplace", max_gradients=100)
+    fit = gsm_fit(gaussian(p.mean, p.covariance), initial="laplace", max_gradients=100)
     assert any("Laplace" in note for note in fit.notes)
 
 
@@ -118,9 +118,9 @@ def test_a_mode_without_curvature_is_said():
 )
 def test_wrong_starts_are_named(initial, message):
     with pytest.raises(ValueError, match=message):
-        scorevi.fit(logistic_regression(), initial=initial)
+        gsm_fit(logistic_regression(), initial=initial)
 
 
 def test_the_mode_needs_a_log_density():
     with pytest.raises(ValueError, match="looks for the mode, which needs the log density"):
-        scorevi.fit(scorevi.from_function(np.negative, 2), initial="mode")
+        gsm_fit(scorevi.from_function(np.negative, 2), initial="mode")

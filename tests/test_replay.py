@@ -53,7 +53,7 @@ def test_the_regression_is_exact_on_a_linear_score(dim, seed, scale):
     assert evidence.linear
     assert evidence.trust == 1.0
     np.testing.assert_allclose(evidence.intercept, pull, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(evidence.slope, np.eye(dim) - precision, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(evidence.precision, precision, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [60, 400, 3000])
@@ -73,9 +73,9 @@ def test_the_regression_estimates_what_stein_says(count):
         evidence = regress(z, h(z), np.ones(count))
         assert 0.0 <= evidence.trust <= 1.0
         assert not evidence.linear
-        estimates.append([*evidence.intercept, *np.diag(evidence.slope)])
+        estimates.append([*evidence.intercept, *np.diag(evidence.precision)])
     mean, error = np.mean(estimates, axis=0), np.std(estimates, axis=0, ddof=1) / np.sqrt(40)
-    expected = np.array([0.4, 0.4, 1.0 - 1.2 - 0.15, 1.0 - 1.2 - 0.15])
+    expected = np.array([0.4, 0.4, 1.2 + 0.15, 1.2 + 0.15])
     # least squares on a nonlinear score has a bias of order 1/count
     assert (np.abs(mean - expected) < 6 * error + 2.0 / count).all()
 
@@ -88,7 +88,8 @@ def test_the_kernel_takes_the_quadratic_part_out():
         z = rng.standard_normal((200, 3))
         h = -z + z[:, :1] * z - np.eye(3)[0]
         found = regress(z, h, np.ones(200))
-        kernel += found.intercept @ found.intercept + np.vdot(found.slope, found.slope)
+        off = found.precision - np.eye(3)
+        kernel += found.intercept @ found.intercept + np.vdot(off, off)
         design = np.concatenate([np.ones((200, 1)), z], axis=1)
         coefficients = np.linalg.lstsq(design, h + z)[0]
         slope = 0.5 * (coefficients[1:] + coefficients[1:].T)
@@ -115,8 +116,8 @@ def test_the_memory_is_bounded_and_the_batch_grows():
     fit = scorevi.fit(logistic_regression(), solver=solver, max_gradients=3000, seed=0)
     sizes = np.diff(fit.trace.num_gradients)
     assert sizes[0] == 2
-    assert sizes[-1] == 32
-    assert set(sizes) == {2, 4, 8, 16, 32}
+    assert set(sizes[:-1]) == {2, 4, 8, 16, 32}
+    assert fit.num_gradients == 3000
 
 
 def test_pairs_of_the_optimiser_are_remembered():

@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from conftest import gsm_fit
 
 import scorevi
 from scorevi.examples import eight_schools
@@ -17,7 +18,7 @@ from scorevi.export import write_draws
 
 @pytest.fixture(scope="module")
 def fit():
-    return scorevi.fit(eight_schools(), max_gradients=400, seed=2)
+    return gsm_fit(eight_schools(), max_gradients=400, seed=2)
 
 
 def test_a_fit_comes_back_as_it_was_saved(fit, tmp_path):
@@ -53,7 +54,7 @@ def test_draws_of_a_loaded_fit_need_the_model(fit, tmp_path):
 
 
 def test_an_unconstrained_fit_needs_no_model(tmp_path):
-    fit = scorevi.fit(scorevi.Gaussian.standard(2), max_gradients=50)
+    fit = gsm_fit(scorevi.Gaussian.standard(2), max_gradients=50)
     back = scorevi.load(fit.save(tmp_path / "fit.npz"))
     np.testing.assert_array_equal(back.draws(3, seed=0)["theta"], fit.draws(3, seed=0)["theta"])
 
@@ -61,7 +62,7 @@ def test_an_unconstrained_fit_needs_no_model(tmp_path):
 def test_a_failed_fit_can_be_saved_and_stays_failed(tmp_path):
     target = scorevi.from_function(lambda x: x * np.nan, 2, batched=True)
     with pytest.warns(scorevi.FitWarning):
-        fit = scorevi.fit(target)
+        fit = gsm_fit(target)
     back = scorevi.load(fit.save(tmp_path / "fit.npz"))
     assert back.status == "bad-scores"
     assert back.bad_scores.counts == fit.bad_scores.counts
@@ -167,7 +168,7 @@ def test_the_picture_shows_names_and_course(fit, tmp_path):
 
 def test_the_picture_of_a_fit_without_log_density(tmp_path):
     plots = pytest.importorskip("scorevi.plots")
-    fit = scorevi.fit(scorevi.from_function(np.negative, 40), max_gradients=100)
+    fit = gsm_fit(scorevi.from_function(np.negative, 40), max_gradients=100)
     figure = plots.plot_fit(fit)
     assert "first 30 of 40 parameters" in figure.axes[0].get_title()
     assert figure.axes[2].texts[0].get_text() == "needs the log density"
@@ -189,7 +190,7 @@ def test_a_constrain_that_fails_late_does_not_stand_in_the_way_of_saving(tmp_pat
         return {"a": theta[:, 0]}
 
     target = scorevi.from_function(np.negative, 1, constrain=constrain)
-    fit = scorevi.fit(target, max_gradients=100)
+    fit = gsm_fit(target, max_gradients=100)
     with pytest.raises(ValueError, match="`constrain` raised ArithmeticError: not so many"):
         _ = fit.summary
     assert scorevi.load(fit.save(tmp_path / "fit.npz")).num_updates == 50
@@ -216,10 +217,10 @@ def test_odd_names_in_pictures(tmp_path):
     plots = pytest.importorskip("scorevi.plots")
     names = ["$\\beta_{1}$ cost in $", "x" * 300]
     target = scorevi.from_function(np.negative, 2, names=names)
-    figure = plots.plot_fit(scorevi.fit(target, max_gradients=100))
+    figure = plots.plot_fit(gsm_fit(target, max_gradients=100))
     assert figure._repr_png_()[:4] == b"\x89PNG"
     with pytest.raises(ValueError, match="empty name"):
-        plots.save_picture(scorevi.fit(target, max_gradients=100), "")
+        plots.save_picture(gsm_fit(target, max_gradients=100), "")
 
 
 def test_seeds_of_draws_are_checked(fit):

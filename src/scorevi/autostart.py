@@ -42,7 +42,10 @@ def choose(evaluator: Evaluator, rng: np.random.Generator) -> tuple[Gaussian, li
     """Return the best candidate, all pairs seen, and what was done in words."""
     pairs: list[Pair] = []
     before = evaluator.spent
-    standard = _judge(Gaussian.standard(evaluator.target.dim), evaluator, rng, pairs)
+    normal = Gaussian.standard(evaluator.target.dim)
+    if evaluator.remaining < _DRAWS:
+        return normal, pairs, "the budget is too small to choose a start; it is N(0, I)"
+    standard = _judge(normal, evaluator, rng, pairs)
     judged = [standard]
     try:
         if standard.fisher > _GOOD_ENOUGH and evaluator.target.has_log_density:

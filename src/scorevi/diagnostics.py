@@ -11,7 +11,7 @@ from scorevi._arrays import AnyArray, Array, namespace
 from scorevi.gaussian import HALF_LOG_2PI, Gaussian
 
 if TYPE_CHECKING:
-    from scorevi.solvers.base import Batch
+    from scorevi.evaluate import Pair
 
 _MAX_LOG_GROWTH = 35.0
 """e^35: a q that has grown or shrunk by 1e15 in each dimension is not on its way to a posterior."""
@@ -63,18 +63,14 @@ def still_moving(drifts: Array) -> float | None:
     return share if share >= max(2 / 3, 0.5 + 2 / math.sqrt(len(recent))) else None
 
 
-def predicted_and_actual(batch: Batch) -> tuple[float, float]:
-    """Return the change of log density between two draws, as the scores predict it and as it is.
+def predicted_and_actual(one: Pair, two: Pair) -> tuple[float, float]:
+    """Return the change of log density between two points, as the scores predict it and as it is.
 
-    For batches of at least two draws, from a target with a log density.
-
-    The prediction is the trapezoidal rule along the line between the first two draws; on a
-    Gaussian target it is exact.
+    The prediction is the trapezoidal rule along the line between them; on a Gaussian target it is
+    exact.
     """
-    assert batch.log_density is not None
-    step = batch.offset[0] - batch.offset[1]
-    predicted = 0.5 * float((batch.score[0] + batch.score[1]) @ step)
-    return predicted, float(batch.log_density[0] - batch.log_density[1])
+    predicted = 0.5 * float((one.score + two.score) @ (one.theta - two.theta))
+    return predicted, one.log_density - two.log_density
 
 
 def is_sound(q: Gaussian, log_det_at_start: AnyArray) -> AnyArray:

@@ -7,6 +7,7 @@ a compiled loop; the iterates are the same.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ from scorevi.diagnostics import (
     predicted_and_actual,
     still_moving,
 )
-from scorevi.evaluate import Evaluator, Exhausted, TooManyBadScores
+from scorevi.evaluate import Evaluator, Exhausted, Pair, TooManyBadScores
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, NoFinitePoint, search, start
 from scorevi.noise import SEARCH, Noise, stream
@@ -35,7 +36,7 @@ from scorevi.targets.jax import JaxTarget
 
 _TRIES_BEFORE_SEARCH = 10
 _CHUNK_SECONDS = 0.1
-_GRADIENT_CHECKS = 30
+_GRADIENT_CHECKS = 20
 _RARELY = 32
 """Where bad scores interrupt the compiled loop more often, go step by step for as long."""
 
@@ -168,6 +169,7 @@ class Run:
         begin = start(self._initial, self.evaluator, self._rng)
         self.notes += begin.notes
         self._begin(begin.q)
+        self._check_gradient(*begin.pairs)
         if begin.pairs and isinstance(solver, Remembers):
             self._state = solver.remember(self._state, begin.pairs)
         if self._chunked and solver.compilable and isinstance(target, JaxTarget):
@@ -234,8 +236,9 @@ class Run:
         elbo = math.nan
         if batch.log_density is not None:
             elbo = float(elbo_estimate(batch.z, batch.log_density, self.q.log_det))
-            if self.num_updates < _GRADIENT_CHECKS and len(batch.z) > 1:
-                self._check_gradient(batch)
+            if len(self._slopes) < _GRADIENT_CHECKS and len(batch.z) > 1:
+                rows = zip(batch.theta[:2], batch.score[:2], batch.log_density[:2], strict=True)
+                self._check_gradient(*(Pair(t, g, float(v)) for t, g, v in rows))
         try:
             state, self.info = self.solver.step(self._state, batch)
         except np.linalg.LinAlgError as error:
@@ -253,9 +256,11 @@ class Run:
             [float(drift(batch.whitened_score))],
         )
 
-    def _check_gradient(self, batch: Batch) -> None:
-        """Compare scores and log densities over the first updates: a wrong sign ends the run."""
-        self._slopes.append(predicted_and_actual(batch))
+    def _check_gradient(self, *pairs: Pair) -> None:
+        """Compare scores and log densities of the first pairs seen: a wrong sign ends the run."""
+        if not self.evaluator.target.has_log_density or len(self._slopes) >= _GRADIENT_CHECKS:
+            return
+        self._slopes += [predicted_and_actual(a, b) for a, b in itertools.pairwise(pairs)]
         if len(self._slopes) < _GRADIENT_CHECKS:
             return
         predicted, actual = np.array(self._slopes).T
@@ -273,8 +278,10 @@ class Run:
         """Make the new state the current one, or end the run if it cannot be."""
         if is_sound(state.q, self._log_det_at_start):
             self._state, self.q = state, state.q
-            self.batch_size = getattr(state, "batch_size", self.batch_size)
             self.num_updates += updates
+            wanted = getattr(state, "batch_size", None)
+            if wanted is not None:  # batches vary: the last one may be what is left
+                self.batch_size = int(max(1, min(wanted, self.evaluator.remaining)))
         else:
             growth = float(state.q.log_det) - self._log_det_at_start
             finite = math.isfinite(growth + float(state.q.mean @ state.q.mean))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import zipfile
-import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -22,16 +20,6 @@ from scorevi.targets import as_target
 from scorevi.targets.base import Parameter
 
 _FORMAT = "scorevi-fit-1"
-_DAMAGES = (
-    OSError,
-    EOFError,
-    KeyError,
-    TypeError,
-    NotImplementedError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def save(fit: Fit, path: str | Path) -> Path:
@@ -98,11 +86,11 @@ def load(path: str | Path, target: Any = None) -> Fit:
         if meta["format"] != _FORMAT:
             raise ValueError(f"it has the format {meta['format']!r}, not {_FORMAT!r}")
         fit = _assemble(arrays, meta)
-    except _DAMAGES as error:
-        raise ValueError(f"{foreign}, or it is damaged ({type(error).__name__}).") from None
     except ValueError as error:
         reason = "it is not an .npz file" if "pickle" in str(error) else str(error)
         raise ValueError(f"{foreign}, or it is damaged ({reason}).") from None
+    except Exception as error:  # damage shows in many ways, and all of them mean this
+        raise ValueError(f"{foreign}, or it is damaged ({type(error).__name__}).") from None
     if target is None:
         return fit
     target = as_target(target)

@@ -44,7 +44,7 @@ def make_solver(solver: str | Solver, batch_size: int | None = None) -> Solver:
     Examples
     --------
     >>> make_solver("gsm", batch_size=3)
-    GSM(batch_size=3)
+    GSM(batch_size=3, settle=False)
     """
     if isinstance(solver, str):
         solver = DEFAULT if solver == "auto" else solver

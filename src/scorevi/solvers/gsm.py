@@ -153,9 +153,9 @@ def _damped_root(
     """Return shift, root and log determinant of a step that goes ``gain`` of the way."""
     xp = namespace(z)
     values, vectors = eigh(_change(z, w))
-    values = xp.maximum(values, _floor(rho) - 1.0)
-    resistance = 1.0 + (1.0 - gain) * values
-    damped = (1.0 + values) / resistance
+    squared = xp.maximum(1.0 + values, _floor(rho))
+    resistance = gain + (1.0 - gain) * squared
+    damped = squared / resistance
     shift = vectors @ ((vectors.T @ (w.sum(axis=0) / z.shape[0])) * (gain / resistance))
     return shift, (vectors * xp.sqrt(damped)) @ vectors.T, 0.5 * xp.log(damped).sum()
 
@@ -186,9 +186,9 @@ def _low_rank_root(
     signs = _signs(size)
     scaled = upper @ signs
     values, vectors = eigh(scaled @ upper.T)
-    values = xp.maximum(values, _floor(rho) - 1.0)
-    resistance = 1.0 + (1.0 - gain) * values
-    damped = (1.0 + values) / resistance
+    squared = xp.maximum(1.0 + values, _floor(rho))
+    resistance = gain + (1.0 - gain) * squared
+    damped = squared / resistance
     reach = 1.0 + xp.sqrt(damped)
     kernel = (gain / 2.0) * ((1.0 - gain) * reach + gain / (resistance * reach))
     inner = scaled.T @ (vectors * (kernel / (resistance * reach))) @ (vectors.T @ scaled)

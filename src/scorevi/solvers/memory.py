@@ -42,8 +42,8 @@ class Evidence(NamedTuple):
 
     intercept: Array
     """a, shape (D,)."""
-    slope: Array
-    """M, symmetric, shape (D, D)."""
+    precision: Array
+    """I − M, the estimate of −E_q[∇² log p], symmetric, shape (D, D)."""
     trust: float
     """signal / (signal + noise) of the coefficients: 1 on a Gaussian target."""
     linear: bool
@@ -80,7 +80,9 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence:
     residual = mismatch - design @ coefficients
     scale = math.sqrt(float(np.vecdot(mismatch, mismatch).max())) + math.sqrt(dim)
     if math.sqrt(float(np.vecdot(residual, residual).max())) < _LINEAR * scale:
-        return Evidence(coefficients[0], _symmetric(coefficients[1:]), 1.0, True)
+        # Of h itself, not as a difference from −z: the target may be very wide next to q.
+        coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (h * root))
+        return Evidence(coefficients[0], -_symmetric(coefficients[1:]), 1.0, True)
     if 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
         squares = np.vecdot(z, z)
         kernel = 0.5 * ((z @ z.T) ** 2 - squares[:, None] - squares + dim)
@@ -101,7 +103,7 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence:
     spread = 0.5 * np.vecdot(hat[1:].T, hat[1:].T) + hat[0] ** 2
     power = float(intercept @ intercept + np.vdot(slope, slope))
     trust = max(0.0, 1.0 - float(spread @ variance) / power) if power > 0 else 0.0
-    return Evidence(intercept, slope, trust, False)
+    return Evidence(intercept, np.eye(dim) - slope, trust, False)
 
 
 def _symmetric(slope: Array) -> Array:

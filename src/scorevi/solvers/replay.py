@@ -30,7 +30,7 @@ from scorevi._arrays import Array, as_count
 from scorevi.evaluate import Pair
 from scorevi.gaussian import Gaussian
 from scorevi.solvers.base import Batch
-from scorevi.solvers.memory import regress, weights
+from scorevi.solvers.memory import Evidence, regress, weights
 
 _PRIOR = 1e3
 _EAGER_EIGENVALUES = (1 / 16, 1.5)
@@ -38,6 +38,7 @@ _EAGER_SHIFT = 0.5
 _EIGENVALUES = (0.8, 1.25)
 _SHIFT = 0.2
 _NEGLIGIBLE = 1e-6
+_RESOLVED = 1e-10
 
 
 class ReplayState(NamedTuple):
@@ -131,14 +132,34 @@ class Replay:
             kept = weight > _NEGLIGIBLE
             evidence = regress(state.z[kept], state.h[kept], weight[kept])
             trust, linear = evidence.trust, evidence.linear
-            precision, vectors = np.linalg.eigh(np.eye(dim) - trust * evidence.slope)
-            if not (linear and precision[0] > 0):
-                precision = np.clip(precision, *_EIGENVALUES)
-            shift = trust * (vectors @ ((vectors.T @ evidence.intercept) / precision))
-            if not linear:
-                shift = _bounded(shift, _SHIFT)
-            values = 1.0 / precision
+            move = _whole_step if linear else _trusted_step
+            shift, values, vectors = move(evidence)
         return _moved(state, shift, values, vectors), ReplayInfo(count, trust, linear)
+
+
+def _trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
+    """Go from I towards the precision found, as far as it is trusted and within bounds."""
+    trust = evidence.trust
+    unit = np.eye(len(evidence.intercept))
+    precision, vectors = np.linalg.eigh(unit + trust * (evidence.precision - unit))
+    precision = np.clip(precision, *_EIGENVALUES)
+    shift = trust * (vectors @ ((vectors.T @ evidence.intercept) / precision))
+    return _bounded(shift, _SHIFT), 1.0 / precision, vectors
+
+
+def _whole_step(evidence: Evidence) -> tuple[Array, Array, Array]:
+    """Go to the Gaussian target, except along directions too wide to be seen beside the narrow."""
+    precision, vectors = np.linalg.eigh(evidence.precision)
+    largest = float(precision[-1])
+    if largest <= 0.0 or precision[0] < -1e-6 * largest:
+        raise np.linalg.LinAlgError(
+            "the score is linear and does not point inwards: the posterior is improper, or the "
+            "score has the wrong sign"
+        )
+    seen = precision > _RESOLVED * largest
+    precision = np.where(seen, precision, _RESOLVED * largest)
+    shift = vectors @ (np.where(seen, vectors.T @ evidence.intercept, 0.0) / precision)
+    return shift, 1.0 / precision, vectors
 
 
 def _eager(z: Array, h: Array) -> tuple[Array, Array, Array]:
