@@ -10,13 +10,17 @@ for variable in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{variable}_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
-from benchmarks import gsm  # noqa: E402
+from benchmarks import gsm, solvers  # noqa: E402
 
 BENCHMARKS = {
     "speed": gsm.speed,
     "growth": gsm.growth,
     "memory": gsm.memory,
     "gradients": gsm.gradients,
+    "solvers": solvers.table,
+    "later": solvers.later,
+    "clock": solvers.clock,
+    "settle": solvers.settle,
 }
 
 

@@ -14,20 +14,9 @@ from scorevi.solvers import SOLVERS
 SEEDS = range(int(os.environ.get("SCOREVI_SEEDS", "3")))
 
 
-def logistic_regression(dim=5, rows=60, seed=0):
-    """Bayesian logistic regression with a standard normal prior."""
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((rows, dim))
-    y = (rng.random(rows) < 1 / (1 + np.exp(-x @ rng.standard_normal(dim)))).astype(float)
-
-    def score(theta):
-        return (y - 1 / (1 + np.exp(-theta @ x.T))) @ x - theta
-
-    def log_density(theta):
-        eta = theta @ x.T
-        return eta @ y - np.logaddexp(0, eta).sum(axis=1) - 0.5 * (theta**2).sum(axis=1)
-
-    return scorevi.from_function(score, dim, log_density, batched=True)
+def logistic_regression(dim=5, rows=60):
+    """A small logistic regression."""
+    return scorevi.examples.logistic_regression(dim, rows, correlation=0.0)
 
 
 def _as_gaussian_target(q):

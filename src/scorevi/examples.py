@@ -1,11 +1,21 @@
 """Targets to try things on; see :mod:`scorevi.targets.synthetic`."""
 
 from scorevi.targets.synthetic import (
+    dense_base,
     eight_schools,
     funnel,
     gaussian,
+    logistic_regression,
     random_gaussian,
     sinh_arcsinh,
 )
 
-__all__ = ["eight_schools", "funnel", "gaussian", "random_gaussian", "sinh_arcsinh"]
+__all__ = [
+    "dense_base",
+    "eight_schools",
+    "funnel",
+    "gaussian",
+    "logistic_regression",
+    "random_gaussian",
+    "sinh_arcsinh",
+]

@@ -10,9 +10,10 @@ the whitened coordinates of the current q, and asks after every batch what all o
    the precision moves from I to I − βM and the mean by β(I − βM)⁻¹a, within a trust region. β
    anneals by itself as the coefficients sink into their noise: there is no learning rate.
 3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
-   and the step is taken whole: q is then p, after D + 2 gradients rounded up to a batch.
+   and the step is taken whole: q is then p, after D + 2 gradients.
 
-The batch grows with the memory, to a sixteenth of it. The memory is bounded: at most
+Batches grow: they double the memory while pairs are few, and are a sixteenth of it after. The
+memory is bounded: at most
 max(512, 4(D + 1)) pairs, the oldest go first. A step costs O(n·D²), and O(n³) where the memory
 holds 3(D + 1) to 1,024 pairs and the kernel regression is used.
 """
@@ -73,7 +74,7 @@ class Replay:
     Parameters
     ----------
     batch_size
-        Draws in the first steps; max(2, D/8) if left out. It grows with the memory.
+        Draws in the first step; max(2, D/8) if left out. It grows with the memory.
 
     Examples
     --------
@@ -125,6 +126,10 @@ class Replay:
         state = _with_pairs(state, batch.z, batch.whitened_score, log_q)
         count, dim = state.z.shape
         trust, linear = math.nan, False
+        size = _next_size(self.batch_size_for(dim), count, dim)
+        if count < dim + 2 <= count + size and size <= count // 8:
+            # So few pairs are missing that moving first would not be worth its cost.
+            return state._replace(batch_size=size), ReplayInfo(count, trust, linear)
         if count < dim + 2:
             shift, values, vectors = _eager(state.z, state.h)
         else:
@@ -134,7 +139,7 @@ class Replay:
             trust, linear = evidence.trust, evidence.linear
             move = _whole_step if linear else _trusted_step
             shift, values, vectors = move(evidence)
-        return _moved(state, shift, values, vectors), ReplayInfo(count, trust, linear)
+        return _moved(state, size, shift, values, vectors), ReplayInfo(count, trust, linear)
 
 
 def _trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
@@ -195,18 +200,29 @@ def _with_pairs(state: ReplayState, z: Array, h: Array, log_q_then: Array) -> Re
     )
 
 
-def _moved(state: ReplayState, shift: Array, values: Array, vectors: Array) -> ReplayState:
+def _moved(
+    state: ReplayState, size: int, shift: Array, values: Array, vectors: Array
+) -> ReplayState:
     """Change coordinates to mean ``shift`` and covariance vectors·diag(values)·vectorsᵀ."""
     scales = np.sqrt(values)
-    root = (vectors * scales) @ vectors.T
-    inverse = (vectors / scales) @ vectors.T
-    size = state.batch_size
-    while 2 * size <= len(state.z) // 16:
-        size *= 2
     return ReplayState(
-        q=state.q.moved(shift, root, float(np.log(scales).sum())),
-        z=(state.z - shift) @ inverse,
-        h=state.h @ root,
+        q=state.q.moved(shift, vectors * scales, float(np.log(scales).sum())),
+        z=((state.z - shift) @ vectors) / scales,
+        h=(state.h @ vectors) * scales,
         log_q_then=state.log_q_then,
         batch_size=size,
     )
+
+
+def _next_size(first: int, count: int, dim: int) -> int:
+    """Return the size of the next batch.
+
+    While pairs are few the memory doubles, up to the D + 2 pairs that decide. Then a batch is a
+    sixteenth of it, the first size times a power of two, so that few sizes need be compiled for.
+    """
+    if count < dim + 2:
+        return min(max(first, count), dim + 2 - count)
+    size = first
+    while 2 * size <= count // 16:
+        size *= 2
+    return size

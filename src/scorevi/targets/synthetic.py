@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.special
 from numpy.typing import ArrayLike
 
 from scorevi._arrays import Array, Seed, as_count
@@ -142,3 +143,35 @@ def eight_schools() -> Target:
 
     names: dict[str, int | tuple[int, ...]] = {"eta": (8,), "mu": (), "log_tau": ()}
     return from_function(score, 10, log_density, names, constrain=constrain, batched=True)
+
+
+def dense_base(dim: int = 10, seed: Seed = 0) -> Gaussian:
+    """Return N(0, A Aᵀ/D + 0.1·I) with standard normal A: the dense base of the paper's studies."""
+    dim = as_count("dim", dim)
+    root = np.random.default_rng(seed).standard_normal((dim, dim))
+    return Gaussian.from_moments(np.zeros(dim), root @ root.T / dim + 0.1 * np.eye(dim))
+
+
+def logistic_regression(
+    dim: int = 50, rows: int = 500, correlation: float = 0.5, seed: Seed = 0
+) -> FunctionTarget:
+    """Return Bayesian logistic regression on synthetic data, with a standard normal prior.
+
+    The columns of the design are standard normal with one correlation between all of them.
+    """
+    rng = np.random.default_rng(seed)
+    mixing = np.linalg.cholesky(
+        correlation * np.ones((dim, dim)) + (1.0 - correlation) * np.eye(dim)
+    )
+    x = rng.standard_normal((rows, dim)) @ mixing.T
+    y = (rng.random(rows) < scipy.special.expit(x @ rng.standard_normal(dim))).astype(float)
+
+    def score(beta: Array) -> Array:
+        return np.asarray((y - scipy.special.expit(beta @ x.T)) @ x - beta)
+
+    def log_density(beta: Array) -> Array:
+        eta = beta @ x.T
+        likelihood = eta @ y - np.logaddexp(0.0, eta).sum(axis=1)
+        return np.asarray(likelihood - 0.5 * np.vecdot(beta, beta))
+
+    return from_function(score, dim, log_density, {"beta": (dim,)}, batched=True)

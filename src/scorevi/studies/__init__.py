@@ -1,0 +1,1 @@
+"""Measuring solvers against known answers."""
