@@ -25,7 +25,7 @@ SLOW_SEEDS = 3
 """For the solvers that take long, so that the whole stays within minutes."""
 RATES = (1e-1, 1e-2, 1e-3)
 NAMES = ("replay", "gsm", "bam", "bbvi")
-CAPS = {"replay": 2_000, "gsm": 60_000, "bam": 60_000, "bbvi": 30_000}
+CAPS = {"replay": 2_000, "gsm": 60_000, "bam": 60_000, "bbvi": 20_000}
 
 
 def _solvers(name: str) -> list[object]:
@@ -74,7 +74,7 @@ def _gaussian_row(dim: int, condition: float, factor: float) -> None:
             p = random_gaussian(dim, condition, seed=100 + seed)
             target = gaussian(p.mean, p.covariance)
             every = 1 if name == "replay" else max(1, dim // 2)
-            cap = CAPS[name] if dim < 256 or name != "bbvi" else 10_000
+            cap = CAPS[name] if dim < 256 or name != "bbvi" else 5_000
             counts.append(
                 min(
                     _first(
@@ -166,7 +166,7 @@ def later() -> None:
 def _seconds(target: object, good: Callable[[scorevi.Gaussian], bool], name: str) -> str:
     times = []
     for seed in range(SLOW_SEEDS):
-        cap = {"bbvi": 20_000}.get(name, 60_000)
+        cap = {"bbvi": 5_000}.get(name, 60_000)
         found = [
             (_first(_states(target, solver, seed, cap, 32), good), solver)
             for solver in _solvers(name)
@@ -175,16 +175,20 @@ def _seconds(target: object, good: Callable[[scorevi.Gaussian], bool], name: str
         if not np.isfinite(gradients):
             times.append(np.inf)
             continue
-        began = time.perf_counter()
-        scorevi.fit(
-            target,
-            solver,
-            seed=seed,
-            max_gradients=int(gradients),
-            initial=scorevi.Gaussian.standard(target.dim),
-            progress=False,
-        )
-        times.append(time.perf_counter() - began)
+        start = scorevi.Gaussian.standard(target.dim)
+        tries = []
+        for _ in range(3):  # the best of three, to be rid of what else the machine does
+            began = time.perf_counter()
+            scorevi.fit(
+                target,
+                solver,
+                seed=seed,
+                max_gradients=int(gradients),
+                initial=start,
+                progress=False,
+            )
+            tries.append(time.perf_counter() - began)
+        times.append(min(tries))
     return f"{median(times):.3f}" if np.isfinite(median(times)) else "not reached"
 
 

@@ -100,8 +100,7 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     The data come with the package; no compiler is needed. The picture needs matplotlib:
     pip install 'scorevi[plots]'.
     """
-    # The posterior is skewed: averaging more draws in an update than the paper's two steadies it.
-    fit = run_fit(examples.eight_schools(), seed=seed, batch_size=16)
+    fit = run_fit(examples.eight_schools(), seed=seed, max_gradients=500)
     files = {}
     try:
         save_picture(fit, picture, title="Eight schools (Rubin 1981)")

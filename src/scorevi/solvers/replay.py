@@ -168,8 +168,16 @@ def _whole_step(evidence: Evidence) -> tuple[Array, Array, Array]:
 
 
 def _eager(z: Array, h: Array) -> tuple[Array, Array, Array]:
-    """Take a bounded batch-and-match step; see :mod:`scorevi.solvers.bam` for the formulas."""
+    """Take a bounded batch-and-match step; see :mod:`scorevi.solvers.bam` for the formulas.
+
+    The pairs say nothing about directions outside their span, and where that is small the work
+    is done within it.
+    """
     count, dim = z.shape
+    if 4 * count <= dim:
+        basis = np.linalg.qr(np.concatenate([z, h]).T)[0]
+        shift, values, vectors = _eager(z @ basis, h @ basis)
+        return basis @ shift, values, basis @ vectors
     z_mean, h_mean = z.mean(axis=0), h.mean(axis=0)
     share = _PRIOR / (1.0 + _PRIOR)
     scale = math.sqrt(_PRIOR / count)
@@ -203,12 +211,26 @@ def _with_pairs(state: ReplayState, z: Array, h: Array, log_q_then: Array) -> Re
 def _moved(
     state: ReplayState, size: int, shift: Array, values: Array, vectors: Array
 ) -> ReplayState:
-    """Change coordinates to mean ``shift`` and covariance vectors·diag(values)·vectorsᵀ."""
+    """Change coordinates to mean ``shift`` and the variances ``values`` along ``vectors``.
+
+    Directions that are not among the vectors stay as they are.
+    """
     scales = np.sqrt(values)
+    log_det = float(np.log(scales).sum())
+    z = state.z - shift
+    if vectors.shape[1] < vectors.shape[0]:
+        core = np.diag(scales - 1.0)
+        images = state.q.image(vectors.T)
+        q = state.q.moved_along(state.q.factor @ shift, vectors.T, images, core, log_det)
+        z = z + ((z @ vectors) * (1.0 / scales - 1.0)) @ vectors.T
+        h = state.h + ((state.h @ vectors) * (scales - 1.0)) @ vectors.T
+    else:
+        q = state.q.moved(shift, vectors * scales, log_det)
+        z, h = (z @ vectors) / scales, (state.h @ vectors) * scales
     return ReplayState(
-        q=state.q.moved(shift, vectors * scales, float(np.log(scales).sum())),
-        z=((state.z - shift) @ vectors) / scales,
-        h=(state.h @ vectors) * scales,
+        q=q,
+        z=z,
+        h=h,
         log_q_then=state.log_q_then,
         batch_size=size,
     )
