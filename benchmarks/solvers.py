@@ -83,7 +83,11 @@ def _gaussian_row(dim: int, condition: float, factor: float) -> None:
                     for solver in _solvers(name)
                 )
             )
-        cells.append(_count(median(counts), cap))
+        value = median(counts)
+        if name == "replay":
+            least = value
+        ratio = f" ({value / least:.0f}×)" if name != "replay" and np.isfinite(value) else ""
+        cells.append(_count(value, cap) + ratio)
     _print_row(f"Gaussian D={dim}, cond {condition:g}: gradients to KL 1e-8", f"{limit}", cells)
 
 

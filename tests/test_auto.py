@@ -134,6 +134,18 @@ def test_small_budgets_are_spent_to_the_last_gradient(budget):
     assert fit.num_gradients == budget
 
 
+def test_a_users_point_is_where_the_choice_begins():
+    target = gaussian(np.full(3, 50.0), np.eye(3))
+    near = scorevi.fit(target, initial=np.full(3, 50.2), max_gradients=100)
+    assert "among 1 for 6 gradients" in near.notes[0]
+    off = scorevi.fit(target, initial=np.full(3, 40.0), max_gradients=200)
+    assert "among 7" in off.notes[0]
+    for fit in (near, off):
+        np.testing.assert_allclose(fit.mean, 50.0, atol=1e-6)
+    with pytest.raises(ValueError, match=r"`initial` must have shape \(3,\); got \(2,\)"):
+        scorevi.fit(target, initial=[1.0, 2.0])
+
+
 def test_none_means_auto_for_auto_alone():
     target = logistic_regression()
     assert "the start was chosen" in scorevi.fit(target, max_gradients=100).notes[0]

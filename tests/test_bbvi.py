@@ -130,3 +130,20 @@ def test_the_batch_size_is_checked():
     for wrong in (0, -1, 1.5, "2", True, None):
         with pytest.raises(ValueError, match="`batch_size` must be a whole number >= 1"):
             BBVI(batch_size=wrong)
+
+
+def test_several_rates_in_one_fit():
+    target = scorevi.examples.logistic_regression(5, 60)
+    rates = (0.1, 0.01, 0.001)
+    fit = scorevi.fit(target, solver=scorevi.BBVI(learning_rate=rates), max_gradients=3000, seed=1)
+    assert fit.num_gradients == 3000
+    alone = [
+        scorevi.fit(target, solver=scorevi.BBVI(learning_rate=rate), max_gradients=1000, seed=1)
+        for rate in rates
+    ]
+    best = max(alone, key=lambda one: one.elbo)
+    np.testing.assert_array_equal(fit.q.factor, best.q.factor)
+    assert fit.solver == best.solver
+    assert "the best of 3 runs by ELBO" in fit.notes[0]
+    with pytest.raises(ValueError, match="`learning_rate` must be one number"):
+        next(scorevi.iterate(target, solver=scorevi.BBVI(learning_rate=rates)))

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 import scorevi
 from scorevi import Gaussian, Replay
 from scorevi.evaluate import Pair
-from scorevi.examples import gaussian, random_gaussian
+from scorevi.examples import dense_base, gaussian, random_gaussian, sinh_arcsinh
 from scorevi.solvers.memory import regress, weights
+from scorevi.studies.best import best_gaussian, sample_elbo
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -141,3 +142,32 @@ def test_bad_batch_sizes_are_named():
     with pytest.raises(ValueError, match="`batch_size` must be a whole number >= 1 or None"):
         Replay(batch_size=0)
     assert scorevi.fit(Gaussian.standard(3), solver="replay", batch_size=5).num_gradients == 2000
+
+
+# --- the bars it was built to, where they are cheap to hold -----------------------------------
+
+
+def nats_short(target, gradients, draws, seed):
+    dim = target.dim
+    best = best_gaussian(target, Gaussian.standard(dim), draws=draws)
+    half = np.random.default_rng(7).standard_normal((2000, dim))
+    z = np.concatenate([half, -half])
+    fit = scorevi.fit(target, solver="replay", max_gradients=gradients, seed=seed)
+    return sample_elbo(target, best.q, z) - sample_elbo(target, fit.q, z)
+
+
+@pytest.mark.parametrize(("skew", "tail"), [(0.2, 1), (0.5, 1), (0, 0.8), (0, 1.4), (0, 2)])
+def test_mildly_bent_targets_at_320_gradients(skew, tail):
+    target = sinh_arcsinh(dense_base(), skew, tail)
+    assert np.median([nats_short(target, 320, 6000, seed) for seed in range(3)]) < 0.1
+
+
+@pytest.mark.parametrize(("skew", "tail"), [(1, 1), (0, 0.5)])
+def test_strongly_bent_targets_at_640_gradients(skew, tail):
+    target = sinh_arcsinh(dense_base(), skew, tail)
+    assert np.median([nats_short(target, 640, 6000, seed) for seed in range(3)]) < 0.3
+
+
+def test_logistic_regression_at_10_gradients_a_dimension():
+    target = scorevi.examples.logistic_regression(50, 500, 0.5)
+    assert np.median([nats_short(target, 500, 4000, seed) for seed in range(3)]) < 0.1

@@ -3,10 +3,12 @@
 A posterior may lie far from zero, be far narrower or wider than N(0, I), have several modes, or
 none. So a few candidates are made, and judged by the median of log p − log q on a handful of draws:
 
-1. N(0, I). If its Fisher residual is already small, that is the start; cost: 6 gradients.
-2. L-BFGS from zero and from seven points in (−2, 2)^D, 12 evaluations each; the best three climb
-   on for up to 40 more. The end of each path and a point half way, with the curvature that the
-   path has seen up to there, are candidates: on a posterior without a mode the end is worthless.
+1. N(0, I), or N(x, I) around a point x that the user gave. If its Fisher residual is already
+   small, that is the start; cost: 6 gradients.
+2. L-BFGS from the same point and from seven within (−2, 2)^D of it, 12 evaluations each; the best
+   three climb on for up to 40 more. The end of each path and a point half way, with the curvature
+   that the path has seen up to there, are candidates: on a posterior without a mode the end is
+   worthless.
 
 At most 256 gradients, never more than half of the budget. All pairs seen are handed on. The idea of
 judging Gaussians along optimisation paths by the ELBO is Pathfinder's (arXiv 2108.03782).
@@ -19,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scorevi._arrays import Array
 from scorevi.ascent import Ascent, curvature_gaussian
 from scorevi.diagnostics import elbo_estimate, fisher_residual
 from scorevi.evaluate import Evaluator, Exhausted, Pair
@@ -38,18 +41,29 @@ class Judged(NamedTuple):
     fisher: float
 
 
-def choose(evaluator: Evaluator, rng: np.random.Generator) -> tuple[Gaussian, list[Pair], str]:
-    """Return the best candidate, all pairs seen, and what was done in words."""
+def choose(
+    evaluator: Evaluator, rng: np.random.Generator, point: Array
+) -> tuple[Gaussian, list[Pair], str]:
+    """Return the best candidate, all pairs seen, and what was done in words.
+
+    Parameters
+    ----------
+    evaluator, rng
+        The target with its budget, and randomness.
+    point
+        The user's guess, or zero: the first candidate is N(point, I), and the first climb begins
+        there.
+    """
     pairs: list[Pair] = []
     before = evaluator.spent
-    normal = Gaussian.standard(evaluator.target.dim)
+    around = Gaussian(point, np.eye(len(point)), 0.0)
     if evaluator.remaining < _DRAWS:
-        return normal, pairs, "the budget is too small to choose a start; it is N(0, I)"
-    standard = _judge(normal, evaluator, rng, pairs)
-    judged = [standard]
+        return around, pairs, "the budget is too small to choose a start"
+    guess = _judge(around, evaluator, rng, pairs)
+    judged = [guess]
     try:
-        if standard.fisher > _GOOD_ENOUGH and evaluator.target.has_log_density:
-            for ascent in _ascents(evaluator, rng, pairs):
+        if guess.fisher > _GOOD_ENOUGH and evaluator.target.has_log_density:
+            for ascent in _ascents(evaluator, rng, pairs, point):
                 judged += [_judge(q, evaluator, rng, pairs) for q in _along(ascent.path)]
     except Exhausted:
         pass
@@ -58,10 +72,11 @@ def choose(evaluator: Evaluator, rng: np.random.Generator) -> tuple[Gaussian, li
     return best.q, pairs, note
 
 
-def _ascents(evaluator: Evaluator, rng: np.random.Generator, pairs: list[Pair]) -> list[Ascent]:
+def _ascents(
+    evaluator: Evaluator, rng: np.random.Generator, pairs: list[Pair], point: Array
+) -> list[Ascent]:
     """Climb from several points, and on from the best of them."""
-    dim = evaluator.target.dim
-    points = [np.zeros(dim), *rng.uniform(-2.0, 2.0, (_STARTS - 1, dim))]
+    points = [point, *(point + rng.uniform(-2.0, 2.0, (_STARTS - 1, len(point))))]
     ascents = []
     for point in points:
         ascent = Ascent(evaluator)

@@ -13,7 +13,7 @@ import numpy as np
 from scorevi._arrays import Seed, as_count, seed_entropy
 from scorevi.driver import Run, Updates
 from scorevi.gaussian import Gaussian
-from scorevi.initialize import Initial
+from scorevi.initialize import Initial, Near
 from scorevi.progress import Show, progress_bar
 from scorevi.results import Fit, Trace
 from scorevi.solvers import HasVariants, Solver, make_solver
@@ -76,8 +76,9 @@ def fit(
     initial
         Where to start: None for ``"auto"`` where the solver is ``"auto"``, else N(0, I);
         ``"auto"``, the best of several candidates (:mod:`scorevi.autostart`); a Gaussian; a point,
-        with identity covariance around it; ``"mode"``, 0.1·I at the mode; ``"laplace"``;
-        ``"lbfgs"``, the mode with the optimiser's inverse Hessian.
+        with identity covariance around it, which for the solver ``"auto"`` is where the choice
+        begins; ``"mode"``, 0.1·I at the mode; ``"laplace"``; ``"lbfgs"``, the mode with the
+        optimiser's inverse Hessian.
     progress
         Whether to show a progress bar on standard error; None for only in a terminal or notebook.
     raise_on_failure
@@ -210,9 +211,12 @@ def iterate(
 def _resolve(
     solver: str | Solver, batch_size: int | None, initial: Initial
 ) -> tuple[Solver, Initial]:
-    """Return the solver, and the start that None stands for with it."""
-    if initial is None and isinstance(solver, str) and solver == "auto":
-        initial = "auto"
+    """Return the solver, and what the start means with it."""
+    if isinstance(solver, str) and solver == "auto":
+        if initial is None:
+            initial = "auto"
+        elif not isinstance(initial, (str, Gaussian, Near)):
+            initial = Near(initial)
     return make_solver(solver, batch_size), initial
 
 

@@ -14,18 +14,24 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scorevi._arrays import as_float_array
+from scorevi._arrays import Array, as_float_array
 from scorevi.ascent import Ascent, curvature_gaussian
 from scorevi.autostart import choose
 from scorevi.evaluate import Evaluator, Pair
 from scorevi.gaussian import Gaussian
 
-Initial: TypeAlias = "Gaussian | str | ArrayLike | None"
+Initial: TypeAlias = "Gaussian | str | ArrayLike | Near | None"
 WAYS = ("auto", "mode", "laplace", "lbfgs")
 
 _MODE_SCALE = math.sqrt(0.1)
 """The paper starts with covariance 0.1·I at the mode."""
 _MAX_SEARCH = 200
+
+
+class Near(NamedTuple):
+    """The start is to be chosen by trying, and a point is where to begin."""
+
+    point: ArrayLike
 
 
 class Start(NamedTuple):
@@ -64,6 +70,8 @@ def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> S
                 f"`initial` must have the target's dimension, {dim}; got {initial.dim}."
             )
         return Start(initial)
+    if isinstance(initial, Near):
+        return _automatic(evaluator, rng, as_float_array("initial", initial.point, (dim,)))
     if not isinstance(initial, str):
         return Start(Gaussian(as_float_array("initial", initial, (dim,)), np.eye(dim), 0.0))
     if initial not in WAYS:
@@ -72,7 +80,7 @@ def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> S
             f"got {initial!r}."
         )
     if initial == "auto":
-        return _automatic(evaluator, rng)
+        return _automatic(evaluator, rng, np.zeros(dim))
     if not evaluator.target.has_log_density:
         raise ValueError(
             f"`initial={initial!r}` looks for the mode, which needs the log density. Pass "
@@ -111,9 +119,9 @@ def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple
     )
 
 
-def _automatic(evaluator: Evaluator, rng: np.random.Generator) -> Start:
+def _automatic(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Start:
     with _half_budget(evaluator, at_most=256):
-        q, pairs, note = choose(evaluator, rng)
+        q, pairs, note = choose(evaluator, rng, point)
     return Start(q, tuple(pairs), (note,))
 
 
