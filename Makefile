@@ -13,8 +13,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 demo: $(VENV)/.installed-plots
 	$(BIN)/scorevi demo
 
+# One BLAS thread for each worker: more of them get in each other's way.
 test: lint
-	$(BIN)/pytest -n auto
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
