@@ -61,7 +61,7 @@ def speed() -> None:
         ours = 20 * steps
 
         def fit(target: object, ours: int = ours) -> Callable[[], object]:
-            return lambda: scorevi.fit(target, max_gradients=2 * ours, progress=False)
+            return lambda: scorevi.fit(target, "gsm", max_gradients=2 * ours, progress=False)
 
         _reference(gsmvi.gsm, dim, score, key, 2)  # compiles
         fit(in_jax)()
@@ -85,7 +85,9 @@ def growth() -> None:
     times = {}
     for dim in (512, 1024):
         target = scorevi.from_function(_score(random_gaussian(dim, 40, seed=0)), dim, batched=True)
-        fits = [scorevi.fit(target, max_gradients=100, progress=False) for _ in range(ROUNDS)]
+        fits = [
+            scorevi.fit(target, "gsm", max_gradients=100, progress=False) for _ in range(ROUNDS)
+        ]
         times[dim] = 1e6 * median(float(np.median(np.diff(fit.trace.seconds))) for fit in fits)
     print("Time per step, D = 512 to 1024")
     print(
@@ -100,9 +102,9 @@ def kilobytes(field):
     text = pathlib.Path("/proc/self/status").read_text()
     return int(text.split(field + ":")[1].split()[0])
 target = scorevi.from_function(lambda x: -x, 2000, batched=True)
-scorevi.fit(scorevi.Gaussian.standard(2), max_gradients=10)
+scorevi.fit(scorevi.Gaussian.standard(2), "gsm", max_gradients=10)
 before = kilobytes("VmRSS")
-scorevi.fit(target, max_gradients=100)
+scorevi.fit(target, "gsm", max_gradients=100)
 print(1024 * (kilobytes("VmHWM") - before) / (8 * 2000**2))
 """
 
@@ -143,7 +145,9 @@ def _reference_gradients(p: scorevi.Gaussian, seed: int) -> int:
 
 
 def _our_gradients(p: scorevi.Gaussian, seed: int) -> int:
-    for step in scorevi.iterate(scorevi.from_function(_score(p), p.dim, batched=True), seed=seed):
+    for step in scorevi.iterate(
+        scorevi.from_function(_score(p), p.dim, batched=True), "gsm", seed=seed
+    ):
         if step.q.kl(p) <= 1e-2:
             break
     return step.num_gradients

@@ -138,6 +138,25 @@ def test_remembered_pairs_far_away_are_left_out():
     np.testing.assert_allclose(state.h[:, 0], [-0.5, -1.0])
 
 
+def test_pairs_that_do_not_span_the_space_decide_nothing():
+    line = np.linspace(-1.0, 1.0, 20)[:, None] * np.array([1.0, 2.0, 3.0])
+    assert regress(line, -line, np.ones(20)) is None
+    assert regress(np.eye(3), -np.eye(3), np.ones(3)) is None
+
+
+@pytest.mark.parametrize("dim", [20, 100, 256])
+def test_many_pairs_of_an_optimisers_path_do_not_mislead(dim):
+    p = random_gaussian(dim, 40, seed=0)
+    fit = scorevi.fit(gaussian(p.mean, p.covariance), max_gradients=256 + 2 * (dim + 2))
+    assert fit.q.kl(p) <= 1e-8
+
+
+def test_a_budget_below_the_first_batch_is_one_smaller_batch():
+    p = random_gaussian(100, 10, seed=0)
+    fit = scorevi.fit(gaussian(p.mean, p.covariance), solver="replay", max_gradients=7)
+    assert (fit.num_gradients, fit.num_updates) == (7, 1)
+
+
 def test_bad_batch_sizes_are_named():
     with pytest.raises(ValueError, match="`batch_size` must be a whole number >= 1 or None"):
         Replay(batch_size=0)

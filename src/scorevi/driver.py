@@ -172,6 +172,7 @@ class Run:
         self._check_gradient(*begin.pairs)
         if begin.pairs and isinstance(solver, Remembers):
             self._state = solver.remember(self._state, begin.pairs)
+        self._size_batch()
         if self._chunked and solver.compilable and isinstance(target, JaxTarget):
             self._loop = Loop(target, solver, self.batch_size)
             began = time.perf_counter()
@@ -256,6 +257,12 @@ class Run:
             [float(drift(batch.whitened_score))],
         )
 
+    def _size_batch(self) -> None:
+        """Heed a state that says how large a batch it wants; the last one may be what is left."""
+        wanted = getattr(self._state, "batch_size", None)
+        if wanted is not None:
+            self.batch_size = int(max(1, min(wanted, self.evaluator.remaining)))
+
     def _check_gradient(self, *pairs: Pair) -> None:
         """Compare scores and log densities of the first pairs seen: a wrong sign ends the run."""
         if not self.evaluator.target.has_log_density or len(self._slopes) >= _GRADIENT_CHECKS:
@@ -279,9 +286,7 @@ class Run:
         if is_sound(state.q, self._log_det_at_start):
             self._state, self.q = state, state.q
             self.num_updates += updates
-            wanted = getattr(state, "batch_size", None)
-            if wanted is not None:  # batches vary: the last one may be what is left
-                self.batch_size = int(max(1, min(wanted, self.evaluator.remaining)))
+            self._size_batch()
         else:
             growth = float(state.q.log_det) - self._log_det_at_start
             finite = math.isfinite(growth + float(state.q.mean @ state.q.mean))

@@ -256,7 +256,7 @@ def _make_run(
     chunked: bool,
 ) -> Run:
     size = solver.batch_size_for(target.dim)
-    if max_gradients is not None and max_gradients < size:
+    if max_gradients is not None and max_gradients < size and solver.compilable:
         raise ValueError(
             f"`max_gradients` must be at least the batch size, {size}; got {max_gradients}."
         )

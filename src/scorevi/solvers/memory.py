@@ -31,6 +31,8 @@ from scorevi._arrays import Array
 
 _LINEAR = 1e-9
 """A relative residual below which the score is linear as far as anyone can tell."""
+_SPANNED = 1e-7
+"""Points on an optimiser's path may be many and yet lie in few directions."""
 _QUADRATIC = 0.03
 """Variance of the quadratic part over D, next to that of the rest."""
 _MOST_FOR_KERNEL = 1024
@@ -69,13 +71,18 @@ def weights(z: Array, log_q_then: Array, log_det: float, needed: float) -> Array
     return np.asarray(np.exp(log_weights - log_weights.max()), dtype=np.float64)
 
 
-def regress(z: Array, h: Array, weight: Array) -> Evidence:
-    """Regress h + z on [1, z]; needs more than D + 1 pairs."""
+def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
+    """Regress h + z on [1, z]; None where the pairs do not span the space, and so cannot say."""
     mismatch = h + z
     count, dim = z.shape
     design = np.concatenate([np.ones((count, 1)), z], axis=1)
     root = np.sqrt(weight)[:, None]
+    if count < dim + 2:
+        return None
     ortho, upper = np.linalg.qr(design * root)
+    pivots = np.abs(np.diag(upper))
+    if pivots.min() < _SPANNED * pivots.max():
+        return None
     coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (mismatch * root))
     residual = mismatch - design @ coefficients
     scale = math.sqrt(float(np.vecdot(mismatch, mismatch).max())) + math.sqrt(dim)

@@ -4,8 +4,9 @@ GSM and BaM forget a pair (θ, ∇ log p(θ)) after one step. But a pair is a fa
 ever, and on a Gaussian target D + 1 of them determine p. So this solver keeps them, expressed in
 the whitened coordinates of the current q, and asks after every batch what all of them say.
 
-1. *While pairs are few* (fewer than D + 2), one batch-and-match step over all of them with equal
-   weights and a weak prior (arXiv 2402.14758, λ = 10³), its eigenvalues and shift bounded.
+1. *While pairs are few* (fewer than D + 2, or not spanning the space), one batch-and-match step
+   over all of them with equal weights and a weak prior (arXiv 2402.14758, λ = 10³), its
+   eigenvalues and shift bounded.
 2. *Then*, the regression of :mod:`scorevi.solvers.memory`. With a and M from it and β its trust,
    the precision moves from I to I − βM and the mean by β(I − βM)⁻¹a, within a trust region. β
    anneals by itself as the coefficients sink into their noise: there is no learning rate.
@@ -130,12 +131,14 @@ class Replay:
         if count < dim + 2 <= count + size and size <= count // 8:
             # So few pairs are missing that moving first would not be worth its cost.
             return state._replace(batch_size=size), ReplayInfo(count, trust, linear)
-        if count < dim + 2:
-            shift, values, vectors = _eager(state.z, state.h)
-        else:
+        evidence = None
+        if count >= dim + 2:
             weight = weights(state.z, state.log_q_then, log_det, 2.0 * (dim + 1))
             kept = weight > _NEGLIGIBLE
             evidence = regress(state.z[kept], state.h[kept], weight[kept])
+        if evidence is None:
+            shift, values, vectors = _eager(state.z, state.h)
+        else:
             trust, linear = evidence.trust, evidence.linear
             move = _whole_step if linear else _trusted_step
             shift, values, vectors = move(evidence)
