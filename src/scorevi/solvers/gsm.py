@@ -105,7 +105,7 @@ class GSM:
         square = xp.vecdot(h, h) + zh * zh
         rho = square / (xp.sqrt(0.25 + square) + 0.5)
         w = z + (h + zh[:, None] * z) / (1.0 + rho)[:, None]
-        gain: AnyArray = 1.0
+        gain: AnyArray | None = None
         if self.settle:
             state = _calmed(state, fisher_residual(z, h))
             gain = 1.0 / (1.0 + state.calm / 20.0)
@@ -161,7 +161,7 @@ def _damped_root(
 
 
 def _low_rank_root(
-    z: AnyArray, w: AnyArray, rho: AnyArray, gain: AnyArray
+    z: AnyArray, w: AnyArray, rho: AnyArray, gain: AnyArray | None
 ) -> tuple[AnyArray, AnyArray, AnyArray]:
     r"""Return shift, core T and log determinant of the same step, in terms of the rows of X.
 
@@ -175,7 +175,7 @@ def _low_rank_root(
         k(e) = \frac{\gamma}{2 d t} \Big[(1 - \gamma)\, t + \frac{\gamma}{d t}\Big], \qquad
         t = 1 + \sqrt{(1 + e)/d},
 
-    in which nothing is divided by, however small w is. Undamped, γ = 1, k is ½ t⁻².
+    in which nothing is divided by, however small w is. Undamped (None, for γ = 1) k is ½ t⁻².
     """
     xp = namespace(z)
     size = z.shape[0]
@@ -187,6 +187,10 @@ def _low_rank_root(
     scaled = upper @ signs
     values, vectors = eigh(scaled @ upper.T)
     squared = xp.maximum(1.0 + values, _floor(rho))
+    if gain is None:
+        kernel = 0.5 / (1.0 + xp.sqrt(squared)) ** 2
+        core = 0.5 * signs - scaled.T @ ((vectors * kernel) @ vectors.T) @ scaled
+        return _mean_of_w(size), core, 0.5 * xp.log(squared).sum()
     resistance = gain + (1.0 - gain) * squared
     damped = squared / resistance
     reach = 1.0 + xp.sqrt(damped)
