@@ -116,7 +116,7 @@ class Run:
         self._slopes: list[tuple[float, float]] = []
         self._initial = initial
         self.q = Gaussian.standard(target.dim)
-        self._begin(self.q)
+        self._log_det_at_start = 0.0
 
     @property
     def seconds(self) -> float:

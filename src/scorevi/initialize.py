@@ -175,9 +175,10 @@ def _laplace(q: Gaussian, evaluator: Evaluator) -> tuple[Gaussian, str]:
             f"the Laplace approximation needs {len(offsets)} more gradients than the half of the "
             "budget that a start may spend; the L-BFGS inverse Hessian is used instead"
         )
-    evaluation = evaluator(q.unwhiten(offsets))
+    theta = q.unwhiten(offsets)
+    evaluation = evaluator(theta)
     good = evaluator.usable(evaluation)
-    evaluator.note_bad(q.unwhiten(offsets), evaluation, good)
+    evaluator.note_bad(theta, evaluation, good)
     if not good.all():
         return q, "the Hessian could not be computed: some scores near the mode are not finite"
     white = q.whiten_score(evaluation.score)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -158,11 +158,6 @@ def constrained(constrain: Constrain, theta: Array) -> dict[str, Array]:
             )
         values[str(name)] = array.astype(np.float64) if array.dtype.kind == "b" else array
     return values
-
-
-def check_dim(dim: Any) -> int:
-    """Check a user's ``dim``."""
-    return as_count("dim", dim)
 
 
 def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from scorevi._arrays import Array
+from scorevi._arrays import Array, as_count
 from scorevi.targets.base import (
     Constrain,
     Evaluation,
     Failure,
     Names,
     Parameter,
-    check_dim,
     parse_names,
 )
 
@@ -92,7 +91,7 @@ def from_function(
     >>> target.evaluate(np.ones((1, 2))).score
     array([[-1., -1.]])
     """
-    dim = check_dim(dim)
+    dim = as_count("dim", dim)
     for name, function in (("score", score), ("log_density", log_density)):
         if function is None and name == "log_density":
             continue

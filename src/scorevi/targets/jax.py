@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from scorevi._arrays import Array
+from scorevi._arrays import Array, as_count
 from scorevi._extras import require
 from scorevi.targets.base import (
     Constrain,
     Evaluation,
     Names,
     Parameter,
-    check_dim,
     check_distinct,
     parse_names,
     split,
@@ -115,7 +114,7 @@ def _structure(
     jax: Any, dim_or_example: Any, names: Names
 ) -> tuple[tuple[Parameter, ...], Callable[[Any], Any]]:
     if isinstance(dim_or_example, (int, np.integer)) and not isinstance(dim_or_example, bool):
-        dim = check_dim(dim_or_example)
+        dim = as_count("dim", dim_or_example)
         return parse_names(names, dim), lambda theta: theta
     leaves, tree = jax.tree_util.tree_flatten_with_path(dim_or_example)
     if not leaves:
