@@ -47,7 +47,7 @@ def counting(target):
         return target.score(theta)
 
     return scorevi.from_function(
-        score, target.dim, target.log_density, batched=True, constrain=target.constrain
+        score, target.dim, target.log_density, batched=True, constrain=target.variables.constrain
     ), calls
 
 

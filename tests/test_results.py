@@ -128,7 +128,9 @@ def test_csv_draws(fit, tmp_path):
     assert lines[0].startswith("mu,tau,theta[0],theta[1]")
     values = np.array([line.split(",") for line in lines[1:]], dtype=float)
     np.testing.assert_array_equal(values[:, 1], fit.draws(20, seed=1)["tau"])
-    with pytest.raises(ValueError, match=r"`path` must end in one of \.nc, \.csv; got draws\.txt"):
+    with pytest.raises(
+        ValueError, match=r"`path` must end in one of \.nc, \.csv, \.parquet; got draws\.txt"
+    ):
         write_draws(fit, tmp_path / "draws.txt")
     with pytest.raises(ValueError, match="there is no"):
         write_draws(fit, tmp_path / "missing" / "draws.csv")

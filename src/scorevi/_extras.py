@@ -7,7 +7,13 @@ from types import ModuleType
 
 _EXTRA_OF = {
     "jax": "jax",
+    "numpyro": "numpyro",
+    "pymc": "pymc",
+    "httpstan": "stan",
+    "bridgestan": "stan",
     "arviz": "arviz",
+    "pandas": "tables",
+    "pyarrow": "tables",
     "matplotlib": "plots",
 }
 

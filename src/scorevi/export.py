@@ -1,4 +1,4 @@
-"""Draws for other tools: ArviZ, netCDF and CSV."""
+"""Draws for other tools: ArviZ, pandas, netCDF, Parquet and CSV."""
 
 from __future__ import annotations
 
@@ -7,58 +7,140 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.special
 
-from scorevi._arrays import Seed, seed_entropy
+from scorevi._arrays import Array, Seed, seed_entropy
 from scorevi._extras import require
+from scorevi.evaluate import Evaluator
 from scorevi.targets.base import labels, split
+from scorevi.targets.variables import Include, Variables
 
 if TYPE_CHECKING:
     from scorevi.results import Fit
 
-FORMATS = (".nc", ".csv")
+_NEEDS = {".nc": "arviz", ".csv": None, ".parquet": "pyarrow"}
 
 
 def to_arviz(fit: Fit, draws: int = 1000, seed: Seed = None) -> Any:
     """Return draws as InferenceData (ArviZ 0.x) or DataTree (1.x), as one chain.
 
-    The group ``posterior`` holds the constrained parameters, ``unconstrained_posterior`` the same
-    draws on the space that was fitted.
+    The groups:
+
+    - ``posterior``: the constrained parameters and what the model derives from them
+    - ``unconstrained_posterior``: the same draws on the space that was fitted
+    - ``sample_stats``: ``lp``, the log density of the target; ``log_q``, that of the fitted
+      Gaussian, both on the unconstrained space; ``importance_weight``, proportional to their
+      ratio and summing to one. The target is evaluated once per draw for it.
+    - ``log_likelihood`` and ``observed_data``, where the model tells them
     """
     arviz = require("arviz")
     entropy = seed_entropy(seed)
+    theta = fit.sample(draws, entropy)
+    values = fit.named(theta, seed=entropy)
+    variables = Variables() if fit.target is None else fit.target.variables
+    pointwise = variables.pointwise(theta)
     groups = {
-        "posterior": fit.draws(draws, entropy),
-        "unconstrained_posterior": split(fit.sample(draws, entropy), fit.parameters),
+        "posterior": {name: value for name, value in values.items() if name not in pointwise},
+        "unconstrained_posterior": split(theta, fit.parameters),
+        "sample_stats": importance(fit, theta),
+        "log_likelihood": pointwise,
     }
-    chains = {
-        group: {name: np.asarray(values)[None] for name, values in variables.items()}
-        for group, variables in groups.items()
-    }
-    attributes = {
+    data = {group: named for group, named in groups.items() if named}
+    return _tree(arviz, data, variables, _attributes(fit, entropy))
+
+
+def importance(fit: Fit, theta: Array) -> dict[str, Array]:
+    """Return the log densities of target and q at the rows of theta, and the weights from them."""
+    log_q = fit.q.log_density(theta)
+    if fit.target is None or not fit.target.has_log_density:
+        return {"log_q": log_q}
+    lp = Evaluator(fit.target)(theta).log_density
+    assert lp is not None
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(np.isfinite(lp), lp - log_q, -np.inf)
+        weight = scipy.special.softmax(ratio) if np.isfinite(ratio).any() else ratio * np.nan
+    return {"lp": lp, "log_q": log_q, "importance_weight": weight}
+
+
+def _attributes(fit: Fit, entropy: int) -> dict[str, Any]:
+    return {
         "inference_library": "scorevi",
         "inference_library_version": fit.version,
         "solver": fit.solver,
-        "num_gradients": fit.num_gradients,
-        "status": str(fit.status),
         "seed": str(fit.seed),
+        "draws_seed": str(entropy),
+        "num_gradients": fit.num_gradients,
+        "num_updates": fit.num_updates,
+        "seconds": fit.seconds,
+        "elbo": fit.elbo,
+        "fisher": fit.fisher,
+        "status": str(fit.status),
     }
+
+
+def _tree(
+    arviz: Any,
+    groups: dict[str, dict[str, Array]],
+    variables: Variables,
+    attributes: dict[str, Any],
+) -> Any:
+    """Assemble what the installed ArviZ calls its data."""
+    sampled = {
+        group: {name: value[None] for name, value in named.items()}
+        for group, named in groups.items()
+    }
+    observed = {name: np.asarray(value) for name, value in variables.observed.items()}
+    dims = {name: list(axes) for name, axes in variables.dims.items()}
+    coords = {name: np.asarray(labels) for name, labels in variables.coords.items()}
+    # A parameter whose unconstrained form has another shape does not have its dims.
+    shapes = {name: value.shape[1:] for name, value in groups["posterior"].items()}
+    differ = {
+        name
+        for name, value in groups["unconstrained_posterior"].items()
+        if value.shape[1:] != shapes.get(name, value.shape[1:])
+    }
+    unconstrained_dims = {name: axes for name, axes in dims.items() if name not in differ}
     if int(arviz.__version__.partition(".")[0]) >= 1:
-        data = arviz.from_dict(chains, attrs={"/": attributes, "posterior": attributes})
-    else:
-        data = arviz.from_dict(posterior=chains["posterior"], posterior_attrs=attributes)
-        unconstrained = arviz.convert_to_dataset(chains["unconstrained_posterior"])
-        data.add_groups(unconstrained_posterior=unconstrained, warn_on_custom_groups=False)
+        if observed:
+            sampled["observed_data"] = observed
+        unconstrained = sampled.pop("unconstrained_posterior")
+        data = arviz.from_dict(
+            sampled, coords=coords, dims=dims, attrs={"/": attributes, "posterior": attributes}
+        )
+        data["unconstrained_posterior"] = arviz.from_dict(
+            {"unconstrained_posterior": unconstrained}, coords=coords, dims=unconstrained_dims
+        )["unconstrained_posterior"]
+        return data
+    unconstrained = arviz.convert_to_dataset(
+        sampled.pop("unconstrained_posterior"), coords=coords, dims=unconstrained_dims
+    )
+    data = arviz.from_dict(
+        **sampled,
+        observed_data=observed or None,
+        coords=coords,
+        dims=dims,
+        attrs=attributes,
+        posterior_attrs=attributes,
+    )
+    data.add_groups(unconstrained_posterior=unconstrained, warn_on_custom_groups=False)
     return data
 
 
+def to_pandas(fit: Fit, draws: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+    """Return draws as a data frame: a row per draw, a column per entry, such as ``beta[0,1]``."""
+    pandas = require("pandas")
+    return pandas.DataFrame(_columns(fit.draws(draws, seed, include)))
+
+
 def write_draws(fit: Fit, path: str | Path, draws: int = 1000, seed: Seed = None) -> None:
-    """Write constrained draws to a ``.nc`` (ArviZ) or ``.csv`` file, by the path's ending."""
+    """Write draws to a ``.nc`` (ArviZ), ``.csv`` or ``.parquet`` file, by the path's ending."""
     path = check_format(check_folder(path))
     try:
         if path.suffix == ".nc":
             to_arviz(fit, draws, seed).to_netcdf(str(path))
         else:
-            _write_csv(fit.draws(draws, seed), path)
+            write = _write_csv if path.suffix == ".csv" else _write_parquet
+            write(_columns(fit.draws(draws, seed)), path)
     except (OSError, ValueError, KeyError) as error:
         # netCDF refuses some names of variables, such as those with a slash.
         raise ValueError(f"`path` could not be written: {path}: {error}.") from None
@@ -76,17 +158,32 @@ def check_folder(path: str | Path) -> Path:
 
 def check_format(path: Path) -> Path:
     """Refuse a file of draws whose ending is not known, or needs what is not installed."""
-    if path.suffix not in FORMATS:
-        raise ValueError(f"`path` must end in one of {', '.join(FORMATS)}; got {path.name}.")
-    if path.suffix == ".nc":
-        require("arviz")
+    if path.suffix not in _NEEDS:
+        raise ValueError(f"`path` must end in one of {', '.join(_NEEDS)}; got {path.name}.")
+    needed = _NEEDS[path.suffix]
+    if needed is not None:
+        require(needed)
     return path
 
 
-def _write_csv(draws: dict[str, Any], path: Path) -> None:
-    names = [label for name, values in draws.items() for label in labels(name, values.shape[1:])]
-    flat = [values.reshape(len(values), -1) for values in draws.values()]
+def _columns(draws: dict[str, Array]) -> dict[str, Array]:
+    """Cut arrays into columns by label."""
+    return {
+        label: column
+        for name, values in draws.items()
+        for label, column in zip(
+            labels(name, values.shape[1:]), values.reshape(len(values), -1).T, strict=True
+        )
+    }
+
+
+def _write_csv(columns: dict[str, Array], path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(names)
-        writer.writerows(np.concatenate(flat, axis=1).tolist())
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+
+
+def _write_parquet(columns: dict[str, Array], path: Path) -> None:
+    pyarrow = require("pyarrow")
+    require("pyarrow.parquet").write_table(pyarrow.table(columns), path)

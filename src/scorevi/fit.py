@@ -19,7 +19,6 @@ from scorevi.results import Fit, Trace
 from scorevi.solvers import HasVariants, Solver, make_solver
 from scorevi.status import FitError, FitWarning
 from scorevi.targets import Target, as_target
-from scorevi.targets.base import constrained
 
 
 class Step(NamedTuple):
@@ -167,7 +166,7 @@ def _complete(run: Run, show: Show, before: int) -> tuple[Fit, str]:
         parameters=run.evaluator.target.parameters,
         bad_scores=run.evaluator.bad,
         notes=tuple(run.notes),
-        constrain=run.evaluator.target.constrain,
+        target=run.evaluator.target,
     )
     return fit, warning
 
@@ -260,8 +259,7 @@ def _make_run(
         raise ValueError(
             f"`max_gradients` must be at least the batch size, {size}; got {max_gradients}."
         )
-    if target.constrain is not None:
-        constrained(target.constrain, np.zeros((2, target.dim)))  # better now than after the work
+    target.variables.constrained(np.zeros((2, target.dim)))  # better now than after the work
     return Run(
         target,
         solver,

@@ -12,14 +12,16 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from scorevi._arrays import Array, Seed, as_count
+from scorevi._arrays import Array, Seed, as_count, seed_entropy
 from scorevi._version import __version__
 from scorevi.evaluate import BadScores
 from scorevi.gaussian import Gaussian
 from scorevi.status import FitError, Status
-from scorevi.targets.base import Constrain, Parameter, constrained, labels, split
+from scorevi.targets.base import Parameter, Target, labels, split
+from scorevi.targets.variables import Include, check_include
 
 _SUMMARY_DRAWS = 10_000
+_SUMMARY_ENTRIES = 20_000_000
 _INTERVAL = (0.05, 0.95)
 
 
@@ -87,8 +89,8 @@ class Fit:
     """What else the user should know."""
     version: str = __version__
     """The version of scorevi that made the fit."""
-    constrain: Constrain | None = field(default=None, repr=False)
-    """The target's map to constrained values."""
+    target: Target | None = field(default=None, repr=False)
+    """What was fitted; None for a fit that was loaded without it."""
     saved_summary: tuple[Summary, ...] = field(default=(), repr=False)
     """The table as it was when the fit was saved; empty for a fit fresh from ``fit``."""
 
@@ -124,8 +126,21 @@ class Fit:
         """Draw from the approximation, on the unconstrained space, shape (size, D)."""
         return self._fitted.sample(size, seed)
 
-    def draws(self, size: int = 1000, seed: Seed = None) -> dict[str, Array]:
-        """Draw named, constrained parameters: a dict from name to array (size, *shape).
+    def draws(
+        self, size: int = 1000, seed: Seed = None, include: Include = "all"
+    ) -> dict[str, Array]:
+        """Draw named, constrained variables: a dict from name to array (size, *shape).
+
+        Parameters
+        ----------
+        size
+            The number of draws.
+        seed
+            The same seed, the same draws.
+        include
+            ``"parameters"`` for those alone, ``"all"`` also for what the model derives from them:
+            Stan's transformed parameters and generated quantities, Deterministics of PyMC,
+            deterministic sites of NumPyro.
 
         Examples
         --------
@@ -134,28 +149,46 @@ class Fit:
         >>> {name: values.shape for name, values in fit.draws(5, seed=1).items()}
         {'mu': (5,), 'tau': (5,), 'theta': (5, 8)}
         """
-        if self.constrain is None and self.saved_summary:
-            raise ValueError(
-                "The fit was loaded without its model, so draws cannot be put on the constrained "
-                "scale. Use scorevi.load(path, target=...), or `sample` for unconstrained draws."
-            )
-        theta = self.sample(as_count("size", size), seed)
-        if self.constrain is None:
+        check_include(include)
+        entropy = seed_entropy(seed)
+        return self.named(self.sample(as_count("size", size), entropy), include, entropy)
+
+    def named(self, theta: Array, include: Include = "all", seed: int = 0) -> dict[str, Array]:
+        """Return the named, constrained variables at the rows of theta (n, D)."""
+        if self.target is None:
+            if self.constrained:
+                raise ValueError(
+                    "The fit was loaded without its model, so draws cannot be put on the "
+                    "constrained scale. Use scorevi.load(path, target=...), or `sample` for "
+                    "unconstrained draws."
+                )
             return split(theta, self.parameters)
-        return constrained(self.constrain, theta)
+        variables = self.target.variables
+        values = variables.constrained(theta)
+        if values is None:
+            values = split(theta, self.parameters)
+        return values | variables.derived(theta, seed) if include == "all" else values
 
     @cached_property
     def summary(self) -> tuple[Summary, ...]:
-        """Mean, sd and 90 % interval of each parameter on the constrained scale, by name.
+        """Mean, sd and 90 % interval of each variable on the constrained scale, by name.
 
-        Exact where the parameters are unconstrained; else from 10,000 draws of a fixed seed.
+        Exact where the parameters are unconstrained; else from 10,000 draws of a fixed seed, or
+        fewer where there are very many variables. Pointwise log likelihoods are left out.
         """
         if self.saved_summary:
             return self.saved_summary
-        if self.constrain is None:
+        if not self.constrained:
             return tuple(self._exact_summary())
+        assert self.target is not None
+        pointwise = set(self.target.variables.pointwise(self._fitted.mean[None]))
+        one = self.named(self._fitted.mean[None])
+        entries = sum(value.size for name, value in one.items() if name not in pointwise)
+        size = min(_SUMMARY_DRAWS, max(500, _SUMMARY_ENTRIES // max(entries, 1)))
         rows = []
-        for name, values in self.draws(_SUMMARY_DRAWS, seed=0).items():
+        for name, values in self.draws(size, seed=0).items():
+            if name in pointwise:
+                continue
             flat = values.reshape(len(values), -1)
             lower, upper = np.quantile(flat, _INTERVAL, axis=0)
             columns = (flat.mean(axis=0), flat.std(axis=0), lower, upper)
@@ -175,6 +208,12 @@ class Fit:
 
         return to_arviz(self, draws, seed)
 
+    def to_pandas(self, draws: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+        """Return draws as a pandas data frame: a row per draw, a column per entry."""
+        from scorevi.export import to_pandas
+
+        return to_pandas(self, draws, seed, include)
+
     def save(self, path: str | Path) -> Path:
         """Write everything but the model's functions to a ``.npz`` file; returns its path."""
         from scorevi.storage import save
@@ -184,7 +223,10 @@ class Fit:
     @property
     def constrained(self) -> bool:
         """Whether the parameters have a scale of their own, apart from the unconstrained one."""
-        return self.constrain is not None or bool(self.saved_summary)
+        if self.target is None:
+            return bool(self.saved_summary)
+        variables = self.target.variables
+        return variables.constrain is not None or variables.derive is not None
 
     def __repr__(self) -> str:
         elbo = "" if math.isnan(self.elbo) else f", ELBO {self.elbo:.4g}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 from collections import Counter
@@ -96,8 +97,7 @@ def load(path: str | Path, target: Any = None) -> Fit:
     target = as_target(target)
     if target.parameters != fit.parameters:
         raise ValueError("`target` must be the one that was fitted; its parameters differ.")
-    object.__setattr__(fit, "constrain", target.constrain)
-    return fit
+    return dataclasses.replace(fit, target=target)
 
 
 def _summary(fit: Fit) -> tuple[Summary, ...]:

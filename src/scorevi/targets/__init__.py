@@ -7,6 +7,7 @@ from typing import Any
 from scorevi.targets.base import Evaluation, Failure, Parameter, Target
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
+from scorevi.targets.variables import Variables
 
 __all__ = [
     "Evaluation",
@@ -15,6 +16,7 @@ __all__ = [
     "JaxTarget",
     "Parameter",
     "Target",
+    "Variables",
     "as_target",
     "from_function",
     "from_jax",

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from scorevi._arrays import Array, as_count
+from scorevi.targets.variables import Variables
 
 Names: TypeAlias = "Sequence[str] | Mapping[str, int | tuple[int, ...]] | str | None"
-Constrain: TypeAlias = Callable[[Array], Mapping[str, Array]]
-"""Maps unconstrained draws (n, D) to named values, each of shape (n, *shape)."""
 
 
 class Parameter(NamedTuple):
@@ -63,8 +62,8 @@ class Target(Protocol):
         """Whether evaluations carry the log density with the score."""
 
     @property
-    def constrain(self) -> Constrain | None:
-        """The map to what the user calls the parameters; None where theta itself is that."""
+    def variables(self) -> Variables:
+        """What the user calls things, where that is more than a stretch of theta."""
 
     def evaluate(self, theta: Array) -> Evaluation:
         """Evaluate the score, and the log density if known, at the rows of theta (n, D)."""
@@ -135,29 +134,6 @@ def labels(name: str, shape: tuple[int, ...]) -> list[str]:
     if shape == ():
         return [name]
     return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
-
-
-def constrained(constrain: Constrain, theta: Array) -> dict[str, Array]:
-    """Apply a user's ``constrain`` to draws (n, D), and check what it returns."""
-    try:
-        named = constrain(theta.copy())
-    except Exception as error:
-        raise ValueError(f"`constrain` raised {type(error).__name__}: {error}.") from error
-    if not isinstance(named, Mapping):
-        raise ValueError(
-            "`constrain` must return a dict from name to array, the draws along the first axis; "
-            f"got {type(named).__name__}."
-        )
-    values = {}
-    for name, value in named.items():
-        array = np.asarray(value)
-        if array.dtype.kind not in "buif" or array.shape[:1] != (len(theta),):
-            raise ValueError(
-                f"`constrain` must return real arrays with {len(theta)} draws along the first "
-                f"axis for {len(theta)} draws; {name!r} has shape {array.shape}, {array.dtype}."
-            )
-        values[str(name)] = array.astype(np.float64) if array.dtype.kind == "b" else array
-    return values
 
 
 def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:

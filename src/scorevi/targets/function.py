@@ -9,14 +9,8 @@ from typing import Any
 import numpy as np
 
 from scorevi._arrays import Array, as_count
-from scorevi.targets.base import (
-    Constrain,
-    Evaluation,
-    Failure,
-    Names,
-    Parameter,
-    parse_names,
-)
+from scorevi.targets.base import Evaluation, Failure, Names, Parameter, parse_names
+from scorevi.targets.variables import Constrain, Variables
 
 Function = Callable[[Array], Any]
 
@@ -33,7 +27,7 @@ class FunctionTarget:
     score: Function
     log_density: Function | None
     parameters: tuple[Parameter, ...]
-    constrain: Constrain | None
+    variables: Variables
     score_batched: bool
     log_density_batched: bool
 
@@ -63,6 +57,7 @@ def from_function(
     *,
     constrain: Constrain | None = None,
     batched: bool | None = None,
+    **variables: Any,
 ) -> FunctionTarget:
     """Make a target of a NumPy score function, and optionally its log density.
 
@@ -83,6 +78,9 @@ def from_function(
     batched
         Whether the functions take batches. Left out, each is tried, once and here, on three
         points together and one by one; those calls are not part of any fit's budget.
+    **variables
+        More for ArviZ: ``log_likelihood``, ``observed``, ``dims``, ``coords`` as in
+        :class:`scorevi.targets.Variables`.
 
     Examples
     --------
@@ -97,8 +95,7 @@ def from_function(
             continue
         if not callable(function):
             raise ValueError(f"`{name}` must be a function; got {type(function).__name__}.")
-    if constrain is not None and not callable(constrain):
-        raise ValueError(f"`constrain` must be a function; got {type(constrain).__name__}.")
+    named = Variables(constrain=constrain, **variables)
     score_batched = log_density_batched = bool(batched)
     if batched is None:
         score_batched = _detect("score", score, dim, (dim,))
@@ -109,7 +106,7 @@ def from_function(
         score=score,
         log_density=log_density,
         parameters=parse_names(names, dim),
-        constrain=constrain,
+        variables=named,
         score_batched=score_batched,
         log_density_batched=log_density_batched,
     )

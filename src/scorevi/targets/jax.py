@@ -14,7 +14,6 @@ import numpy as np
 from scorevi._arrays import Array, as_count
 from scorevi._extras import require
 from scorevi.targets.base import (
-    Constrain,
     Evaluation,
     Names,
     Parameter,
@@ -22,6 +21,7 @@ from scorevi.targets.base import (
     parse_names,
     split,
 )
+from scorevi.targets.variables import Constrain, Variables
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class JaxTarget:
 
     dim: int
     parameters: tuple[Parameter, ...]
-    constrain: Constrain | None
+    variables: Variables
     log_density_and_score: Callable[[Any], tuple[Any, Any]]
     """Traceable: theta (n, D) → log density (n,), score (n, D)."""
     compiled: Callable[[Any], tuple[Any, Any]]
@@ -54,6 +54,8 @@ def from_jax(
     *,
     names: Names = None,
     constrain: Callable[[Any], Any] | None = None,
+    log_likelihood: Callable[[Any], Any] | None = None,
+    **variables: Any,
 ) -> JaxTarget:
     """Make a target of a log density written in JAX.
 
@@ -69,6 +71,11 @@ def from_jax(
     constrain
         Maps one point, in the form that ``log_density`` takes, to a dict (or any pytree) of
         arrays on the scale the user thinks in. Vectorised and compiled here.
+    log_likelihood
+        Maps one point to a dict of the log likelihoods of its observations, by name.
+    **variables
+        More for ArviZ: ``observed``, ``dims``, ``coords`` as in
+        :class:`scorevi.targets.Variables`.
 
     Notes
     -----
@@ -85,9 +92,9 @@ def from_jax(
     (4, ['eta', 'mu'])
     """
     jax = require("jax")
-    for label, function in (("log_density", log_density), ("constrain", constrain)):
-        if function is not None and not callable(function):
-            raise ValueError(f"`{label}` must be a function; got {type(function).__name__}.")
+    if not callable(log_density):
+        raise ValueError(f"`log_density` must be a function; got {type(log_density).__name__}.")
+    Variables(constrain=constrain, log_likelihood=log_likelihood, **variables)
     with jax.enable_x64(True):
         parameters, unravel = _structure(jax, dim_or_example, names)
         dim = sum(parameter.size for parameter in parameters)
@@ -104,7 +111,11 @@ def from_jax(
         return JaxTarget(
             dim=dim,
             parameters=parameters,
-            constrain=_constrain(jax, constrain, unravel),
+            variables=Variables(
+                constrain=_vectorised(jax, constrain, unravel),
+                log_likelihood=_vectorised(jax, log_likelihood, unravel),
+                **variables,
+            ),
             log_density_and_score=batched,
             compiled=jax.jit(batched),
         )
@@ -171,16 +182,16 @@ def _check_scalar(jax: Any, of_vector: Callable[[Any], Any], dim: int) -> None:
         raise ValueError(f"`log_density` must return a real number; got {result.dtype}.")
 
 
-def _constrain(
-    jax: Any, constrain: Callable[[Any], Any] | None, unravel: Callable[[Any], Any]
+def _vectorised(
+    jax: Any, function: Callable[[Any], Any] | None, unravel: Callable[[Any], Any]
 ) -> Constrain | None:
-    if constrain is None:
+    if function is None:
         return None
-    function = jax.jit(jax.vmap(lambda theta: constrain(unravel(theta))))
+    batched = jax.jit(jax.vmap(lambda theta: function(unravel(theta))))
 
-    def constrained(theta: Array) -> dict[str, Array]:
+    def of_rows(theta: Array) -> dict[str, Array]:
         with jax.enable_x64(True):
-            leaves, _ = jax.tree_util.tree_flatten_with_path(function(theta))
+            leaves, _ = jax.tree_util.tree_flatten_with_path(batched(theta))
             return {_name(path): np.asarray(leaf) for path, leaf in leaves}
 
-    return constrained
+    return of_rows
