@@ -12,9 +12,10 @@ from scorevi.fit import Step, fit, iterate
 from scorevi.gaussian import Gaussian
 from scorevi.results import Fit, Trace
 from scorevi.solvers import BBVI, GSM, BaM, Replay
+from scorevi.stan import compile_stan
 from scorevi.status import FitError, FitWarning, Status
 from scorevi.storage import load
-from scorevi.targets import from_function, from_jax
+from scorevi.targets import from_function, from_jax, from_stan
 
 __all__ = [
     "BBVI",
@@ -29,10 +30,12 @@ __all__ = [
     "Step",
     "Trace",
     "__version__",
+    "compile_stan",
     "examples",
     "fit",
     "from_function",
     "from_jax",
+    "from_stan",
     "iterate",
     "load",
     "plots",

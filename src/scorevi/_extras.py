@@ -11,6 +11,8 @@ _EXTRA_OF = {
     "pymc": "pymc",
     "httpstan": "stan",
     "bridgestan": "stan",
+    "platformdirs": "stan",
+    "stanio": "stan",
     "arviz": "arviz",
     "pandas": "tables",
     "pyarrow": "tables",
@@ -32,8 +34,13 @@ def require(module: str) -> ModuleType:
         top = module.partition(".")[0]
         if top not in _EXTRA_OF or (error.name or top).partition(".")[0] != top:
             raise
-        raise ImportError(
-            f"This needs {top}, which is not installed. "
-            f"Install it with: pip install 'scorevi[{_EXTRA_OF[top]}]'",
-            name=top,
-        ) from None
+        raise missing(top) from None
+
+
+def missing(module: str) -> ImportError:
+    """Return the error that says how to install an optional module."""
+    return ImportError(
+        f"This needs {module}, which is not installed. "
+        f"Install it with: pip install 'scorevi[{_EXTRA_OF[module]}]'",
+        name=module,
+    )

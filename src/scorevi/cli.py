@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -23,6 +24,8 @@ from scorevi.plots import save_picture
 from scorevi.report import as_json, print_report
 from scorevi.results import Fit
 from scorevi.solvers import SOLVERS
+from scorevi.stan.build import compile_stan, copy_library
+from scorevi.stan.toolchain import CompileError
 from scorevi.status import FitWarning
 from scorevi.storage import load
 
@@ -40,23 +43,26 @@ _HELP = """Fit a Gaussian to a posterior from its score, the gradient of its log
 
 \b
 Try it:       scorevi demo
-Your model:   scorevi fit model.py:target --out fit.npz
+Your model:   scorevi fit model.stan --data data.json --draws draws.nc
+              scorevi fit model.py:target --out fit.npz
 Look again:   scorevi show fit.npz
 
 --debug, anywhere on the line, shows the traceback of an error.
 """
 
-_FIT_HELP = """Fit the posterior TARGET, named as module:name or file.py:name.
+_FIT_HELP = """Fit the posterior TARGET: a Stan program, or module:name or file.py:name.
 
 \b
 The name may stand for
-  - a target, made by scorevi.from_function or scorevi.from_jax
+  - a target, made by scorevi.from_function, from_jax, from_numpyro, from_pymc or from_stan
+  - a PyMC model
   - an object with `dim` and `score`
   - a function without arguments that returns one of these
   - a log density in JAX of a vector; say its length with --dim
 
 \b
 Examples:
+  scorevi fit model.stan --data data.json --draws draws.nc
   scorevi fit model.py:target
   scorevi fit mypackage.models:log_density --dim 12 --initial mode
   scorevi fit model.py:target --out fit.npz --draws draws.csv --json
@@ -74,6 +80,18 @@ def cli() -> None:
 _as_json = click.option("--json", "json_", is_flag=True, help="Print the result as JSON.")
 _rows = click.option(
     "--rows", default=40, show_default=True, help="The most parameters to print; 0 for all."
+)
+_include_paths = click.option(
+    "--include-path",
+    "include_paths",
+    multiple=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder with files that the Stan program includes; may be repeated.",
+)
+_progress = click.option(
+    "--progress/--no-progress",
+    default=None,
+    help="Show a progress bar, on standard error.  [default: in a terminal]",
 )
 _seed = click.option(
     "--seed",
@@ -117,6 +135,12 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     "--dim", type=int, help="The dimension, where TARGET is a JAX log density of a vector."
 )
 @click.option(
+    "--data",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The JSON file with the data of a Stan program.",
+)
+@_include_paths
+@click.option(
     "--solver",
     type=click.Choice(["auto", *SOLVERS]),
     default="auto",
@@ -146,7 +170,7 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
 @click.option(
     "--draws",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write draws by name to this file: .nc for ArviZ, or .csv.",
+    help="Write draws by name to this file: .nc for ArviZ, .csv or .parquet.",
 )
 @click.option(
     "--num-draws",
@@ -155,16 +179,14 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     show_default=True,
     help="How many draws to write.",
 )
-@click.option(
-    "--progress/--no-progress",
-    default=None,
-    help="Show a progress bar, on standard error.  [default: in a terminal]",
-)
+@_progress
 @_rows
 @_as_json
 def fit(
     target: str,
     dim: int | None,
+    data: Path | None,
+    include_paths: tuple[Path, ...],
     initial: str | None,
     out: Path | None,
     draws: Path | None,
@@ -182,7 +204,11 @@ def fit(
         check_format(draws)
     if options["max_gradients"] is None and options["max_seconds"] is None:
         options["max_gradients"] = 2000
-    result = run_fit(load_target(target, dim), initial=load_point(initial, WAYS), **options)
+    # What a Stan program prints must not get among what is printed here.
+    with contextlib.redirect_stdout(sys.stderr):
+        stan = {"data": data, "include_paths": include_paths, "progress": options["progress"]}
+        loaded = load_target(target, dim, **stan)
+        result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
     files: dict[str, Path] = {}
     problem: ValueError | None = None
     try:
@@ -197,6 +223,29 @@ def fit(
     if problem is not None:
         raise problem
     _exit(result)
+
+
+@cli.command("compile")
+@click.argument("program", type=click.Path(dir_okay=False, path_type=Path))
+@_include_paths
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Copy the library to this .so file, with what it needs beside it.",
+)
+@_progress
+def compile_(
+    program: Path, include_paths: tuple[Path, ...], out: Path | None, progress: bool | None
+) -> None:
+    """Compile the Stan program PROGRAM, and print where the library is.
+
+    It stays in the cache, so that a fit of the program need not wait. BridgeStan's clients load
+    it too.
+    """
+    if out is not None:
+        check_folder(out)
+    library = compile_stan(program, include_paths=include_paths, progress=progress)
+    click.echo(library if out is None else copy_library(library, out))
 
 
 @cli.command()
@@ -227,14 +276,8 @@ def _exit(fit: Fit) -> None:
 
 def _as_options(text: str) -> str:
     """Put a message that names arguments of the Python functions in terms of the options."""
-    known = {parameter.name for parameter in fit.params}
-    return re.sub(
-        r"`(\w+)`",
-        lambda found: (
-            "--" + found[1].replace("_", "-") if found[1] in known - {"target"} else found[0]
-        ),
-        text,
-    )
+    options = {str(option.name): option.opts[0] for option in fit.params if option.name != "target"}
+    return re.sub(r"`(\w+)`", lambda found: options.get(found[1], found[0]), text)
 
 
 def main() -> None:
@@ -264,7 +307,8 @@ def main() -> None:
         if debug:
             traceback.print_exc()
         else:
-            text = _as_options(" ".join(str(error).split()))
+            text = str(error) if isinstance(error, CompileError) else " ".join(str(error).split())
+            text = _as_options(text)
             if not isinstance(error, (ValueError, ImportError)):
                 text = f"{type(error).__name__}: {text} (--debug shows where)"
             click.echo(f"scorevi: error: {text}", err=True)

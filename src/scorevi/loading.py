@@ -11,14 +11,26 @@ from types import ModuleType
 from typing import Any
 
 from scorevi._arrays import Array, as_float_array
-from scorevi.targets import Target, as_target, from_jax
+from scorevi.targets import Target, as_target, from_jax, from_stan
+
+_STAN_ENDINGS = (".stan", ".so", ".dylib")
 
 
-def load_target(text: str, dim: int | None = None) -> Target:
-    """Return the target that ``module:name`` or ``file.py:name`` stands for."""
+def load_target(text: str, dim: int | None = None, **stan: Any) -> Target:
+    """Return the target that ``model.stan``, ``module:name`` or ``file.py:name`` stands for.
+
+    What else is given is for :func:`scorevi.from_stan`.
+    """
+    if Path(text).suffix in _STAN_ENDINGS:
+        if dim is not None:
+            raise ValueError(f"--dim is for a log density in JAX; {text} is a Stan program.")
+        return from_stan(Path(text), **stan)
+    for option in ("data", "include_paths"):
+        if stan.get(option):
+            raise ValueError(f"`{option}` is for a Stan program; got {text}.")
     module_text, colon, name = text.rpartition(":")
     if not colon or not module_text or not name:
-        raise ValueError(f"TARGET must be module:name or file.py:name; got {text!r}.")
+        raise ValueError(f"TARGET must be model.stan, module:name or file.py:name; got {text!r}.")
     module = _import(module_text)
     thing: Any = module
     for part in name.split("."):

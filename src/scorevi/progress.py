@@ -7,6 +7,10 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Show = Callable[[int, Sequence[float], Sequence[float]], None]
 
@@ -24,15 +28,8 @@ def progress_bar(total: int | None, wanted: bool | None) -> Iterator[Show]:
     wanted
         True, False, or None for only where a person is watching: a terminal or a notebook.
     """
-    if wanted is False:
-        yield _show_nothing
-        return
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    # In a notebook rich draws with ipywidgets, and complains where they are missing.
-    notebook = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
-    if wanted is None and not (console.is_terminal or notebook):
+    console = _console(wanted)
+    if console is None:
         yield _show_nothing
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -61,6 +58,33 @@ def progress_bar(total: int | None, wanted: bool | None) -> Iterator[Show]:
 
         yield show
         bar.update(task, completed=latest[0], quality=latest[1])
+
+
+@contextmanager
+def activity(text: str, wanted: bool | None) -> Iterator[None]:
+    """Say on standard error what is going on, with a spinner and the time, while it lasts."""
+    console = _console(wanted)
+    if console is None:
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        bar.add_task(text, total=None)
+        yield
+
+
+def _console(wanted: bool | None) -> Console | None:
+    """Return where to show progress, or None if it is not wanted."""
+    if wanted is False:
+        return None
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    # In a notebook rich draws with ipywidgets, and complains where they are missing.
+    notebook = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
+    return console if wanted or console.is_terminal or notebook else None
 
 
 def _show_nothing(spent: int, elbo: Sequence[float], fisher: Sequence[float]) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from scorevi.targets.base import Evaluation, Failure, Parameter, Target
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
+from scorevi.targets.stan import StanTarget, from_stan
 from scorevi.targets.variables import Variables
 
 __all__ = [
@@ -15,11 +17,13 @@ __all__ = [
     "FunctionTarget",
     "JaxTarget",
     "Parameter",
+    "StanTarget",
     "Target",
     "Variables",
     "as_target",
     "from_function",
     "from_jax",
+    "from_stan",
 ]
 
 
@@ -37,6 +41,8 @@ def as_target(thing: Any) -> Target:
     """
     if isinstance(thing, Target):
         return thing
+    if _is_instance(thing, "bridgestan", "StanModel"):
+        return from_stan(thing)
     if hasattr(thing, "dim") and callable(getattr(thing, "score", None)):
         log_density = getattr(thing, "log_density", None)
         return from_function(thing.score, thing.dim, log_density, getattr(thing, "names", None))
@@ -49,3 +55,8 @@ def as_target(thing: Any) -> Target:
         "`target` must be a target, made by scorevi.from_function or scorevi.from_jax, or an "
         f"object with `dim` and `score`; got {type(thing).__name__}."
     )
+
+
+def _is_instance(thing: Any, module: str, name: str) -> bool:
+    """Whether this is of a class of an optional module, which then has been imported."""
+    return module in sys.modules and isinstance(thing, getattr(sys.modules[module], name))
