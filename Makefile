@@ -35,4 +35,4 @@ $(VENV)/bin/python:
 	$(PIP) install --quiet --upgrade pip
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis

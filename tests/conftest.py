@@ -4,12 +4,16 @@
 """
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import scorevi
 from scorevi.solvers import SOLVERS
+
+# Compiled Stan programs stay in the checkout from one run to the next, and out of the user's cache.
+os.environ.setdefault("SCOREVI_CACHE", str(Path(__file__).parents[1] / ".cache"))
 
 SEEDS = range(int(os.environ.get("SCOREVI_SEEDS", "3")))
 

@@ -259,7 +259,8 @@ def _make_run(
         raise ValueError(
             f"`max_gradients` must be at least the batch size, {size}; got {max_gradients}."
         )
-    target.variables.constrained(np.zeros((2, target.dim)))  # better now than after the work
+    # Better now than after the work; not at zero, where a unit vector, for one, does not exist.
+    target.variables.constrained(np.random.default_rng(0).uniform(-1, 1, (2, target.dim)))
     return Run(
         target,
         solver,

@@ -73,10 +73,7 @@ def copy_library(library: Path, out: Path) -> Path:
 def _build_by_httpstan(program: Program, toolchain: Toolchain, progress: bool | None) -> Path:
     cpp = program.to_cpp(toolchain)  # includes are in it, so it is all that matters
     base = _digest(
-        toolchain.version,
-        toolchain.compiler_version,
-        *toolchain.compiler,
-        *toolchain.flags,
+        *toolchain.recipe,
         *_interface(),
         _SHIM.read_text(),
         _EXPORTS.read_text(),
@@ -129,7 +126,7 @@ def _header(work: Path, toolchain: Toolchain) -> None:
 
 
 def _run(toolchain: Toolchain, *arguments: str) -> None:
-    command = [*toolchain.compiler, *toolchain.flags, *toolchain.includes, *arguments]
+    command = [*toolchain.compiler, *toolchain.flags, *arguments]
     _log.debug("%s", " ".join(command))
     run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if run.returncode:

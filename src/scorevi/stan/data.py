@@ -48,14 +48,10 @@ def read_data(data: Data) -> dict[str, Any]:
 
 def write_data(data: Mapping[str, Any], inputs: Mapping[str, Mapping[str, Any]] | None) -> str:
     """Return Stan's JSON of the data, checked against what the program declares if known."""
-    checked = dict(data)
-    for name, declared in (inputs or {}).items():
-        if name not in data:
-            raise ValueError(
-                f"`data` must hold {name!r}, which the program declares as {_form(declared)}; "
-                f"it holds {', '.join(data) or 'nothing'}."
-            )
-        checked[name] = _as_declared(name, data[name], declared)
+    if inputs is None:
+        checked = dict(data)
+    else:  # what the program does not declare may be anything, and is left out
+        checked = {name: _as_declared(name, data, form) for name, form in inputs.items()}
     try:
         text: str = require("stanio").dump_stan_json(checked)
     except TypeError as error:
@@ -71,8 +67,14 @@ def explain(error: Exception) -> ValueError:
     return ValueError(f"{subject}. Stan says: {text}")
 
 
-def _as_declared(name: str, value: Any, declared: Mapping[str, Any]) -> Any:
+def _as_declared(name: str, data: Mapping[str, Any], declared: Mapping[str, Any]) -> Any:
     """Check one value, and make whole numbers of floats where the program wants those."""
+    if name not in data:
+        raise ValueError(
+            f"`data` must hold {name!r}, which the program declares as {_form(declared)}; "
+            f"it holds {', '.join(data) or 'nothing'}."
+        )
+    value = data[name]
     kind, rank = declared.get("type"), declared.get("dimensions")
     if kind not in ("int", "real") or not isinstance(rank, int):
         return value

@@ -26,6 +26,9 @@ _FLAGS = (
     "-fPIC",
     "-pthread",
     "-w",
+    "-I{root}/include",
+    # The library is not to remember where the headers were.
+    "-fmacro-prefix-map={root}=httpstan",
     # Models are loaded side by side; nothing of one may be seen by another.
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
@@ -89,12 +92,12 @@ class Toolchain:
     @property
     def flags(self) -> tuple[str, ...]:
         """How to compile; the same for the model, the shim and the precompiled header."""
-        return _FLAGS
+        return tuple(flag.format(root=self.root) for flag in _FLAGS)
 
     @property
-    def includes(self) -> tuple[str, ...]:
-        """Where the headers are."""
-        return (f"-I{self.root / 'include'}",)
+    def recipe(self) -> tuple[str, ...]:
+        """All that decides what comes out, wherever the toolchain lies."""
+        return (self.version, self.compiler_version, *self.compiler, *_FLAGS)
 
     @property
     def tbb(self) -> Path:

@@ -324,8 +324,9 @@ def _written(model: Any, theta: Array, seed: int | None) -> Array:
             failed.append(str(error).strip())
     if failed:
         warnings.warn(
-            f"{len(failed)} of {len(theta)} draws have no derived quantities, and are NaN there. "
-            f"Stan says: {failed[0]}",
+            f"At {len(failed)} of {len(theta)} draws Stan could not compute the "
+            f"{'derived quantities' if everything else 'parameters'}, which are NaN there. It "
+            f"says: {failed[0]}",
             FitWarning,
             stacklevel=2,
         )
