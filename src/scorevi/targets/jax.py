@@ -54,6 +54,7 @@ def from_jax(
     *,
     names: Names = None,
     constrain: Callable[[Any], Any] | None = None,
+    derive: Callable[[Any], Any] | None = None,
     log_likelihood: Callable[[Any], Any] | None = None,
     **variables: Any,
 ) -> JaxTarget:
@@ -65,12 +66,16 @@ def from_jax(
         The log density, up to a constant, of *one* point; returns a scalar.
     dim_or_example
         The dimension, where the argument is a vector; or an example of the argument, any pytree
-        of arrays and numbers, whose values do not matter. Its paths become the names.
+        of arrays and numbers, whose values do not matter. Its paths become the names: ``scale``,
+        ``group.mu`` for what is nested, ``group.0`` in a list. JAX puts the keys of a dict in
+        alphabetical order, and leaves those of an ``OrderedDict`` in theirs.
     names
         Names for the entries of a vector argument, as in :func:`scorevi.from_function`.
     constrain
         Maps one point, in the form that ``log_density`` takes, to a dict (or any pytree) of
-        arrays on the scale the user thinks in. Vectorised and compiled here.
+        arrays on the scale the user thinks in. Vectorised and compiled here, like the two below.
+    derive
+        Maps one point to a dict of what follows from it beside the parameters.
     log_likelihood
         Maps one point to a dict of the log likelihoods of its observations, by name.
     **variables
@@ -94,7 +99,9 @@ def from_jax(
     jax = require("jax")
     if not callable(log_density):
         raise ValueError(f"`log_density` must be a function; got {type(log_density).__name__}.")
-    Variables(constrain=constrain, log_likelihood=log_likelihood, **variables)
+    functions: dict[str, Any] = {"constrain": constrain, "derive": derive}
+    functions["log_likelihood"] = log_likelihood
+    Variables(**functions, **variables)  # what is no function is named before it is wrapped
     with jax.enable_x64(True):
         parameters, unravel = _structure(jax, dim_or_example, names)
         dim = sum(parameter.size for parameter in parameters)
@@ -108,11 +115,13 @@ def from_jax(
             return of_vector(theta).astype(np.float64)
 
         batched = jax.vmap(jax.value_and_grad(in_double))
+        derived = _vectorised(jax, derive, unravel)
         return JaxTarget(
             dim=dim,
             parameters=parameters,
             variables=Variables(
                 constrain=_vectorised(jax, constrain, unravel),
+                derive=None if derived is None else lambda theta, _seed: derived(theta),
                 log_likelihood=_vectorised(jax, log_likelihood, unravel),
                 **variables,
             ),
