@@ -41,11 +41,19 @@ class JaxTarget:
     has_log_density = True
 
     def evaluate(self, theta: Array) -> Evaluation:
-        """Evaluate at the rows of theta."""
+        """Evaluate at the rows of theta.
+
+        Each size of batch is compiled for, which takes longer than many a fit. So batches are
+        filled up to the next power of two, with copies of the last row.
+        """
         jax = require("jax")
+        n = len(theta)
+        missing = (1 << (n - 1).bit_length()) - n
+        if missing:
+            theta = np.concatenate([theta, np.repeat(theta[-1:], missing, axis=0)])
         with jax.enable_x64(True):
             log_density, score = self.compiled(theta)
-            return Evaluation(np.asarray(score), np.asarray(log_density))
+            return Evaluation(np.asarray(score)[:n], np.asarray(log_density)[:n])
 
 
 def from_jax(
