@@ -7,17 +7,26 @@ sites. The result is a JAX target, so that fits run in the compiled loop.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array
 from scorevi._extras import require
 from scorevi.targets.jax import JaxTarget, from_jax
 
 Site = Mapping[str, Any]
 _OF_ARVIZ = ("chain", "draw")
+
+
+class _Structure(NamedTuple):
+    """The names in a model, each in the order of the model."""
+
+    latent: dict[str, tuple[int, ...]]
+    """Latent sites, with the shapes of their unconstrained forms."""
+    derived: list[str]
+    """Deterministic sites that hold real numbers."""
+    dims: dict[str, list[str]]
 
 
 def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> JaxTarget:
@@ -39,9 +48,9 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
     Raises
     ------
     ValueError
-        If the model has no latent site, or one that is discrete, complex, a constant, or on
-        a space without a map from the unconstrained one; if it has a ``numpyro.param`` site; or
-        if a plate takes a subsample. The message names the site and says what to do.
+        If the model has no latent site, or one that is discrete, a constant, or on a space
+        without a map from the unconstrained one; if it has a ``numpyro.param`` site; or if
+        a plate takes a subsample. The message names the site and says what to do.
 
     Notes
     -----
@@ -87,19 +96,24 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
         def trace(conditioned: Callable[..., Any]) -> dict[str, Site]:
             return dict(numpyro.handlers.trace(conditioned).get_trace(*args, **kwargs))
 
-        sites = trace(substitute(seeded, substitute_fn=lambda site: _start(numpyro, site)))
-        latent = _latent(numpyro, sites)
-        observed = _observed(sites)
-        derived = _derived(sites)
-        example = OrderedDict(
-            (name, np.zeros(_unconstrained_shape(numpyro, jax, sites[name]))) for name in latent
-        )
-        _refuse_constants(example)
+        found: list[_Structure] = []
+
+        def look() -> dict[str, Any]:
+            sites = trace(substitute(seeded, substitute_fn=lambda site: _start(numpyro, site)))
+            _refuse(numpyro, sites)
+            structure, data = _structure(numpyro, jax, sites)
+            found.append(structure)
+            return data
+
+        # Compiled, because operation by operation JAX would compile each of them by itself.
+        data = jax.jit(look)()
+        latent, derived, dims = found[0]
+        observed = {name: np.asarray(value) for name, value in data.items()}
 
         def log_density(position: Any) -> Any:
             return -util.potential_energy(seeded, args, kwargs, position)
 
-        def values(names: Sequence[str], position: Any) -> Any:
+        def values(names: Iterable[str], position: Any) -> Any:
             all_values = util.constrain_fn(
                 seeded, args, kwargs, position, return_deterministic=True
             )
@@ -113,12 +127,12 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
 
         return from_jax(
             log_density,
-            example,
+            OrderedDict((name, np.zeros(shape)) for name, shape in latent.items()),
             constrain=lambda position: values(latent, position),
             derive=(lambda position: values(derived, position)) if derived else None,
             log_likelihood=log_likelihood if observed else None,
             observed=observed,
-            dims=_dims(sites, [*latent, *derived, *observed]),
+            dims=dims,
         )
 
 
@@ -131,7 +145,7 @@ def _in_double(jax: Any, leaf: Any) -> Any:
 
 def _start(numpyro: Any, site: Site) -> Any:
     """Give a latent site a value that it can have: the image of zero."""
-    if site["type"] != "sample" or site["is_observed"] or _is_discrete(site):
+    if not _is_latent(site) or _is_discrete(site):
         return None
     name = site["name"]
     if site["value"] is not None:
@@ -160,8 +174,8 @@ def _bijection(numpyro: Any, site: Site) -> Any:
         ) from None
 
 
-def _latent(numpyro: Any, sites: Mapping[str, Site]) -> list[str]:
-    """Return the names of the latent sites; refuse a model that cannot be fitted."""
+def _refuse(numpyro: Any, sites: Mapping[str, Site]) -> None:
+    """Refuse a model that cannot be fitted, by the name of the site."""
     for name, site in sites.items():
         if site["type"] == "plate" and len(site["value"]) != site["args"][0]:
             raise ValueError(
@@ -176,9 +190,7 @@ def _latent(numpyro: Any, sites: Mapping[str, Site]) -> list[str]:
             "numpyro.param has none. Make it a numpyro.sample site; or, to hold it at its initial "
             f"value, hand over numpyro.handlers.block(model, hide={params})."
         )
-    latent = [
-        name for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]
-    ]
+    latent = [name for name, site in sites.items() if _is_latent(site)]
     if not latent:
         raise ValueError(
             "`model` must have at least one latent site; all of its numpyro.sample sites are "
@@ -198,7 +210,6 @@ def _latent(numpyro: Any, sites: Mapping[str, Site]) -> list[str]:
             f"`model` must have latent sites with a density; {_listed(constant)} has a Delta "
             "distribution. Use numpyro.deterministic."
         )
-    return latent
 
 
 def _is_delta(numpyro: Any, distribution: Any) -> bool:
@@ -210,46 +221,44 @@ def _is_delta(numpyro: Any, distribution: Any) -> bool:
     return True
 
 
-def _unconstrained_shape(numpyro: Any, jax: Any, site: Site) -> tuple[int, ...]:
-    free = jax.eval_shape(_bijection(numpyro, site).inv, site["value"])
-    if not np.issubdtype(free.dtype, np.floating):
-        raise ValueError(
-            f"`model` must have real latent sites; {site['name']!r} is of type {free.dtype}. "
-            "Write it in terms of real ones."
-        )
-    return tuple(free.shape)
-
-
-def _refuse_constants(example: Mapping[str, Array]) -> None:
-    empty = [name for name, value in example.items() if value.size == 0]
+def _structure(
+    numpyro: Any, jax: Any, sites: Mapping[str, Site]
+) -> tuple[_Structure, dict[str, Any]]:
+    """Return what is to be known about the sites, and the data of the observed ones."""
+    latent, observed, derived = {}, {}, []
+    for name, site in sites.items():
+        value = site["value"]
+        if _is_latent(site):
+            latent[name] = jax.eval_shape(_bijection(numpyro, site).inv, value).shape
+        elif site["type"] == "sample" and np.size(value):
+            # What numpyro.factor adds looks like an observation of nothing, of size zero.
+            observed[name] = jax.numpy.broadcast_to(value, _full_shape(site))
+        elif site["type"] == "deterministic" and _is_real(jax, value):
+            derived.append(name)
+    empty = [name for name, shape in latent.items() if 0 in shape]
     if empty:
         raise ValueError(
             f"`model` must have latent sites that can vary; {_listed(empty)} has no degree of "
             "freedom, such as a simplex of one entry. Replace it by its only value."
         )
+    dims = _dims(sites, [*latent, *derived, *observed])
+    return _Structure(latent, derived, dims), observed
 
 
-def _observed(sites: Mapping[str, Site]) -> dict[str, Array]:
-    """Return the data by name, each as large as its distribution says.
-
-    What numpyro.factor adds looks like an observation of nothing.
-    """
-    return {
-        name: np.broadcast_to(
-            site["value"], np.broadcast_shapes(np.shape(site["value"]), site["fn"].shape())
-        )
-        for name, site in sites.items()
-        if site["type"] == "sample" and site["is_observed"] and np.size(site["value"])
-    }
+def _is_latent(site: Site) -> bool:
+    return bool(site["type"] == "sample" and not site["is_observed"])
 
 
-def _derived(sites: Mapping[str, Site]) -> list[str]:
-    """Return the names of the deterministic sites that hold real numbers."""
-    return [
-        name
-        for name, site in sites.items()
-        if site["type"] == "deterministic" and np.asarray(site["value"]).dtype.kind in "buif"
-    ]
+def _is_real(jax: Any, value: Any) -> bool:
+    try:
+        return np.dtype(jax.numpy.result_type(value)).kind in "buif"
+    except TypeError:
+        return False
+
+
+def _full_shape(site: Site) -> tuple[int, ...]:
+    """Return the shape of a sample: one datum may stand for all that a plate holds."""
+    return np.broadcast_shapes(np.shape(site["value"]), site["fn"].shape())
 
 
 def _dims(sites: Mapping[str, Site], names: Sequence[str]) -> dict[str, list[str]]:
@@ -269,7 +278,7 @@ def _axes(site: Site) -> dict[int, str]:
         # Nothing says where its plates end and its own axes begin, but the sizes.
         shape, event_dims = np.shape(site["value"]), range(np.ndim(site["value"]))
     else:
-        shape = np.broadcast_shapes(np.shape(site["value"]), site["fn"].shape())
+        shape = _full_shape(site)
         event_dims = range(site["fn"].event_dim, site["fn"].event_dim + 1)
     for event_dim in event_dims:
         axes = {len(shape) - event_dim + frame.dim: frame for frame in plates}
