@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorevi._extras import require
-from scorevi.targets.jax import JaxTarget, from_jax
+from scorevi.targets.jax import JaxTarget, from_jax, is_real
 
 Site = Mapping[str, Any]
 _OF_ARVIZ = ("chain", "draw")
@@ -233,7 +233,7 @@ def _structure(
         elif site["type"] == "sample" and np.size(value):
             # What numpyro.factor adds looks like an observation of nothing, of size zero.
             observed[name] = jax.numpy.broadcast_to(value, _full_shape(site))
-        elif site["type"] == "deterministic" and _is_real(jax, value):
+        elif site["type"] == "deterministic" and is_real(jax, value):
             derived.append(name)
     empty = [name for name, shape in latent.items() if 0 in shape]
     if empty:
@@ -247,13 +247,6 @@ def _structure(
 
 def _is_latent(site: Site) -> bool:
     return bool(site["type"] == "sample" and not site["is_observed"])
-
-
-def _is_real(jax: Any, value: Any) -> bool:
-    try:
-        return np.dtype(jax.numpy.result_type(value)).kind in "buif"
-    except TypeError:
-        return False
 
 
 def _full_shape(site: Site) -> tuple[int, ...]:
