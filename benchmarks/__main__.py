@@ -10,7 +10,7 @@ for variable in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{variable}_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
-from benchmarks import gsm, solvers, stan  # noqa: E402
+from benchmarks import gsm, numpyro, solvers, stan  # noqa: E402
 
 BENCHMARKS = {
     "speed": gsm.speed,
@@ -23,6 +23,7 @@ BENCHMARKS = {
     "settle": solvers.settle,
     "stan": stan.overhead,
     "stan-compile": stan.compiling,
+    "numpyro": numpyro.overhead,
 }
 
 

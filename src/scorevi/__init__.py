@@ -15,7 +15,7 @@ from scorevi.solvers import BBVI, GSM, BaM, Replay
 from scorevi.stan import compile_stan
 from scorevi.status import FitError, FitWarning, Status
 from scorevi.storage import load
-from scorevi.targets import from_function, from_jax, from_stan
+from scorevi.targets import from_function, from_jax, from_numpyro, from_stan
 
 __all__ = [
     "BBVI",
@@ -35,6 +35,7 @@ __all__ = [
     "fit",
     "from_function",
     "from_jax",
+    "from_numpyro",
     "from_stan",
     "iterate",
     "load",

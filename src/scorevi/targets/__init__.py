@@ -8,6 +8,7 @@ from typing import Any
 from scorevi.targets.base import Evaluation, Failure, Parameter, Target
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
+from scorevi.targets.numpyro import from_numpyro
 from scorevi.targets.stan import StanTarget, from_stan
 from scorevi.targets.variables import Variables
 
@@ -23,6 +24,7 @@ __all__ = [
     "as_target",
     "from_function",
     "from_jax",
+    "from_numpyro",
     "from_stan",
 ]
 
@@ -49,10 +51,11 @@ def as_target(thing: Any) -> Target:
     if callable(thing):
         raise ValueError(
             "`target` is a plain function, whose dimension is not known. Wrap it: "
-            "scorevi.from_jax(log_density, dim) or scorevi.from_function(score, dim)."
+            "scorevi.from_jax(log_density, dim) or scorevi.from_function(score, dim), and a "
+            "NumPyro model by scorevi.from_numpyro(model, data)."
         )
     raise ValueError(
-        "`target` must be a target, made by scorevi.from_function or scorevi.from_jax, or an "
+        "`target` must be a target, made by scorevi.from_function, from_jax or from_numpyro, or an "
         f"object with `dim` and `score`; got {type(thing).__name__}."
     )
 

@@ -21,7 +21,7 @@ from scorevi.targets.base import (
     parse_names,
     split,
 )
-from scorevi.targets.variables import Constrain, Variables
+from scorevi.targets.variables import Constrain, Derive, Variables
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +41,19 @@ class JaxTarget:
     has_log_density = True
 
     def evaluate(self, theta: Array) -> Evaluation:
-        """Evaluate at the rows of theta."""
+        """Evaluate at the rows of theta.
+
+        Each size of batch is compiled for, which takes longer than many a fit. So batches are
+        filled up to the next power of two, with copies of the last row.
+        """
         jax = require("jax")
+        n = len(theta)
+        missing = (1 << (n - 1).bit_length()) - n
+        if missing:
+            theta = np.concatenate([theta, np.repeat(theta[-1:], missing, axis=0)])
         with jax.enable_x64(True):
             log_density, score = self.compiled(theta)
-            return Evaluation(np.asarray(score), np.asarray(log_density))
+            return Evaluation(np.asarray(score)[:n], np.asarray(log_density)[:n])
 
 
 def from_jax(
@@ -54,6 +62,7 @@ def from_jax(
     *,
     names: Names = None,
     constrain: Callable[[Any], Any] | None = None,
+    derive: Callable[[Any], Any] | None = None,
     log_likelihood: Callable[[Any], Any] | None = None,
     **variables: Any,
 ) -> JaxTarget:
@@ -65,12 +74,16 @@ def from_jax(
         The log density, up to a constant, of *one* point; returns a scalar.
     dim_or_example
         The dimension, where the argument is a vector; or an example of the argument, any pytree
-        of arrays and numbers, whose values do not matter. Its paths become the names.
+        of arrays and numbers, whose values do not matter. Its paths become the names: ``scale``,
+        ``group.mu`` for what is nested, ``group.0`` in a list. JAX puts the keys of a dict in
+        alphabetical order, and leaves those of an ``OrderedDict`` in theirs.
     names
         Names for the entries of a vector argument, as in :func:`scorevi.from_function`.
     constrain
         Maps one point, in the form that ``log_density`` takes, to a dict (or any pytree) of
-        arrays on the scale the user thinks in. Vectorised and compiled here.
+        arrays on the scale the user thinks in. Vectorised and compiled here, like the two below.
+    derive
+        Maps one point to a dict of what follows from it beside the parameters.
     log_likelihood
         Maps one point to a dict of the log likelihoods of its observations, by name.
     **variables
@@ -94,7 +107,12 @@ def from_jax(
     jax = require("jax")
     if not callable(log_density):
         raise ValueError(f"`log_density` must be a function; got {type(log_density).__name__}.")
-    Variables(constrain=constrain, log_likelihood=log_likelihood, **variables)
+    functions: dict[str, Any] = {
+        "constrain": constrain,
+        "derive": derive,
+        "log_likelihood": log_likelihood,
+    }
+    Variables(**functions, **variables)  # what is no function is named before it is wrapped
     with jax.enable_x64(True):
         parameters, unravel = _structure(jax, dim_or_example, names)
         dim = sum(parameter.size for parameter in parameters)
@@ -108,12 +126,16 @@ def from_jax(
             return of_vector(theta).astype(np.float64)
 
         batched = jax.vmap(jax.value_and_grad(in_double))
+        vectorised = {
+            name: _vectorised(jax, name, function, unravel) for name, function in functions.items()
+        }
         return JaxTarget(
             dim=dim,
             parameters=parameters,
             variables=Variables(
-                constrain=_vectorised(jax, constrain, unravel),
-                log_likelihood=_vectorised(jax, log_likelihood, unravel),
+                constrain=vectorised["constrain"],
+                derive=_without_seed(vectorised["derive"]),
+                log_likelihood=vectorised["log_likelihood"],
                 **variables,
             ),
             log_density_and_score=batched,
@@ -133,16 +155,15 @@ def _structure(
     parameters = []
     for path, leaf in leaves:
         name = _name(path)
-        array = np.asarray(leaf)
-        if array.dtype.kind not in "buif":
+        shape = np.shape(leaf)
+        if not is_real(jax, leaf):
             raise ValueError(
                 f"`dim_or_example` must hold arrays of real numbers; {name!r} is of type "
-                f"{type(leaf).__name__}."
+                f"{type(leaf).__name__}, {getattr(leaf, 'dtype', 'without a dtype')}."
             )
-        if array.size:
-            parameters.append(Parameter(name, array.shape))
-        else:
+        if 0 in shape:
             raise ValueError(f"`dim_or_example` must not hold empty arrays; {name!r} is empty.")
+        parameters.append(Parameter(name, shape))
     check_distinct("dim_or_example", parameters)
     dim = sum(parameter.size for parameter in parameters)
     if names is not None:
@@ -156,6 +177,16 @@ def _structure(
         return tree.unflatten([parts[parameter.name][0] for parameter in parameters])
 
     return tuple(parameters), unravel
+
+
+def is_real(jax: Any, leaf: Any) -> bool:
+    """Tell by the type alone: an example may be a ``jax.ShapeDtypeStruct``."""
+    try:
+        dtype = jax.numpy.result_type(leaf)
+    except (TypeError, ValueError):
+        return False
+    real = (np.bool_, np.integer, np.floating)
+    return any(jax.numpy.issubdtype(dtype, kind) for kind in real)
 
 
 def _name(path: Any) -> str:
@@ -183,7 +214,7 @@ def _check_scalar(jax: Any, of_vector: Callable[[Any], Any], dim: int) -> None:
 
 
 def _vectorised(
-    jax: Any, function: Callable[[Any], Any] | None, unravel: Callable[[Any], Any]
+    jax: Any, argument: str, function: Callable[[Any], Any] | None, unravel: Callable[[Any], Any]
 ) -> Constrain | None:
     if function is None:
         return None
@@ -192,6 +223,12 @@ def _vectorised(
     def of_rows(theta: Array) -> dict[str, Array]:
         with jax.enable_x64(True):
             leaves, _ = jax.tree_util.tree_flatten_with_path(batched(theta))
+            check_distinct(argument, [Parameter(_name(path)) for path, _ in leaves])
             return {_name(path): np.asarray(leaf) for path, leaf in leaves}
 
     return of_rows
+
+
+def _without_seed(function: Constrain | None) -> Derive | None:
+    """Take and ignore the seed: nothing is drawn at random on the way."""
+    return None if function is None else lambda theta, _: function(theta)

@@ -1,0 +1,284 @@
+"""Targets from NumPyro models: a log density in JAX, with the names that the model gives.
+
+What NumPyro knows is asked of NumPyro: the bijections, the potential energy, the values of the
+sites. The result is a JAX target, so that fits run in the compiled loop.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorevi._extras import require
+from scorevi.targets.jax import JaxTarget, from_jax, is_real
+
+Site = Mapping[str, Any]
+_OF_ARVIZ = ("chain", "draw")
+
+
+class _Structure(NamedTuple):
+    """The names in a model, each in the order of the model."""
+
+    latent: dict[str, tuple[int, ...]]
+    """Latent sites, with the shapes of their unconstrained forms."""
+    derived: list[str]
+    """Deterministic sites that hold real numbers."""
+    dims: dict[str, list[str]]
+
+
+def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> JaxTarget:
+    """Make a target of a NumPyro model.
+
+    The parameters are the latent sites, in the order of the model, on the unconstrained space
+    that NumPyro's own samplers use. Draws carry them on their own scale, and with them the
+    deterministic sites. ArviZ also gets the data of the observed sites, the log likelihood of
+    each observation, and plates as the names of axes.
+
+    Parameters
+    ----------
+    model
+        A function with NumPyro's primitives, perhaps under its handlers (``condition``,
+        ``reparam``, ``mask``, ``scale``…).
+    *args, **kwargs
+        All go to the model. Arrays of floating-point numbers are made double precision.
+
+    Raises
+    ------
+    ValueError
+        If the model has no latent site, or one that is discrete, a constant, or on a space
+        without a map from the unconstrained one; if it has a ``numpyro.param`` site; or if
+        a plate takes a subsample. The message names the site and says what to do.
+
+    Notes
+    -----
+    Arrays that the model closes over should be NumPy arrays, or made in double precision: JAX
+    makes single-precision arrays by default, and what was rounded stays rounded.
+
+    An angle with ``circular`` support is fitted on the interval from −π to π, cut open there:
+    NumPyro's ``CircularReparam`` is better where the posterior comes near the cut.
+
+    Terms added by ``numpyro.factor`` count in the log density, but are no observations, and are
+    not among the log likelihoods. Those are of one observation each, whatever ``scale`` they are
+    counted with.
+
+    Examples
+    --------
+    >>> import numpyro
+    >>> import numpyro.distributions as dist
+    >>> import scorevi
+    >>> def model(y):
+    ...     mu = numpyro.sample("mu", dist.Normal(0, 5))
+    ...     sigma = numpyro.sample("sigma", dist.HalfNormal(2))
+    ...     with numpyro.plate("day", len(y)):
+    ...         numpyro.sample("y", dist.Normal(mu, sigma), obs=y)
+    >>> target = scorevi.from_numpyro(model, np.array([1.2, 0.7, 2.4, 1.9]))
+    >>> [parameter.name for parameter in target.parameters]
+    ['mu', 'sigma']
+    >>> fit = scorevi.fit(target, seed=0)
+    >>> bool((fit.draws(100, seed=0)["sigma"] > 0).all())
+    True
+    """
+    if not callable(model):
+        raise ValueError(
+            f"`model` must be a function with NumPyro's primitives; got {type(model).__name__}."
+        )
+    numpyro, jax = require("numpyro"), require("jax")
+    util = require("numpyro.infer.util")
+    substitute = numpyro.handlers.substitute
+    with jax.enable_x64(True):
+        args, kwargs = jax.tree.map(lambda leaf: _in_double(jax, leaf), (args, kwargs))
+        # The key is for what is random beside the latent sites, which then stays as it is.
+        seeded = numpyro.handlers.seed(model, 0)
+
+        def trace(conditioned: Callable[..., Any]) -> dict[str, Site]:
+            return dict(numpyro.handlers.trace(conditioned).get_trace(*args, **kwargs))
+
+        found: list[_Structure] = []
+
+        def look() -> dict[str, Any]:
+            sites = trace(substitute(seeded, substitute_fn=lambda site: _start(numpyro, site)))
+            _refuse(numpyro, sites)
+            structure, data = _structure(numpyro, jax, sites)
+            found.append(structure)
+            return data
+
+        # Compiled, because operation by operation JAX would compile each of them by itself.
+        data = jax.jit(look)()
+        latent, derived, dims = found[0]
+        observed = {name: np.asarray(value) for name, value in data.items()}
+
+        def log_density(position: Any) -> Any:
+            return -util.potential_energy(seeded, args, kwargs, position)
+
+        def values(names: Iterable[str], position: Any) -> Any:
+            all_values = util.constrain_fn(
+                seeded, args, kwargs, position, return_deterministic=True
+            )
+            return OrderedDict((name, all_values[name]) for name in names)
+
+        def log_likelihood(position: Any) -> Any:
+            at = trace(substitute(seeded, data=values(latent, position)))
+            return OrderedDict(
+                (name, at[name]["fn"].log_prob(at[name]["value"])) for name in observed
+            )
+
+        return from_jax(
+            log_density,
+            OrderedDict((name, np.zeros(shape)) for name, shape in latent.items()),
+            constrain=lambda position: values(latent, position),
+            derive=(lambda position: values(derived, position)) if derived else None,
+            log_likelihood=log_likelihood if observed else None,
+            observed=observed,
+            dims=dims,
+        )
+
+
+def _in_double(jax: Any, leaf: Any) -> Any:
+    is_array = isinstance(leaf, (np.ndarray, np.generic, jax.Array))
+    if is_array and jax.numpy.issubdtype(leaf.dtype, np.floating):
+        return leaf.astype(np.float64)
+    return leaf
+
+
+def _start(numpyro: Any, site: Site) -> Any:
+    """Give a latent site a value that it can have: the image of zero."""
+    if not _is_latent(site) or _is_discrete(site):
+        return None
+    name = site["name"]
+    if site["value"] is not None:
+        raise ValueError(
+            f"`model` must leave its latent sites free; {name!r} has a value, perhaps by "
+            "handlers.substitute. To hold it there, use handlers.condition."
+        )
+    bijection = _bijection(numpyro, site)
+    shape = site["kwargs"].get("sample_shape", ()) + bijection.inverse_shape(site["fn"].shape())
+    return bijection(np.zeros(shape))
+
+
+def _is_discrete(site: Site) -> bool:
+    return bool(getattr(site["fn"].support, "is_discrete", False))
+
+
+def _bijection(numpyro: Any, site: Site) -> Any:
+    support = site["fn"].support
+    try:
+        return numpyro.distributions.biject_to(support)
+    except NotImplementedError:
+        raise ValueError(
+            f"`model` must have latent sites that NumPyro can map from the unconstrained space; "
+            f"{site['name']!r} has support {support}. Write it in terms of other sites, by hand "
+            "or with numpyro.handlers.reparam (ProjectedNormalReparam for a direction)."
+        ) from None
+
+
+def _refuse(numpyro: Any, sites: Mapping[str, Site]) -> None:
+    """Refuse a model that cannot be fitted, by the name of the site."""
+    for name, site in sites.items():
+        if site["type"] == "plate" and len(site["value"]) != site["args"][0]:
+            raise ValueError(
+                f"`model` must use all of its data; the plate {name!r} takes a subsample of "
+                f"{len(site['value'])} out of {site['args'][0]}, and the scores would be noise. "
+                "Leave out its `subsample_size`."
+            )
+    params = [name for name, site in sites.items() if site["type"] == "param"]
+    if params:
+        raise ValueError(
+            f"`model` must have a prior for all that is fitted; {_listed(params)} by "
+            "numpyro.param has none. Make it a numpyro.sample site; or, to hold it at its initial "
+            f"value, hand over numpyro.handlers.block(model, hide={params})."
+        )
+    latent = [name for name, site in sites.items() if _is_latent(site)]
+    if not latent:
+        raise ValueError(
+            "`model` must have at least one latent site; all of its numpyro.sample sites are "
+            "observed, or it has none."
+        )
+    discrete = [name for name in latent if _is_discrete(sites[name])]
+    if discrete:
+        raise ValueError(
+            f"`model` must have continuous latent sites; {_listed(discrete)} is discrete. Sum it "
+            "out of the model: a mixture as numpyro.distributions.MixtureSameFamily, or the "
+            "logsumexp over its values in numpyro.factor. Sites marked for enumeration are not "
+            "enumerated here. If it is data, pass it as `obs`."
+        )
+    constant = [name for name in latent if _is_delta(numpyro, sites[name]["fn"])]
+    if constant:
+        raise ValueError(
+            f"`model` must have latent sites with a density; {_listed(constant)} has a Delta "
+            "distribution. Use numpyro.deterministic."
+        )
+
+
+def _is_delta(numpyro: Any, distribution: Any) -> bool:
+    # Plates and masks wrap the distribution that was written.
+    while not isinstance(distribution, numpyro.distributions.Delta):
+        if not hasattr(distribution, "base_dist"):
+            return False
+        distribution = distribution.base_dist
+    return True
+
+
+def _structure(
+    numpyro: Any, jax: Any, sites: Mapping[str, Site]
+) -> tuple[_Structure, dict[str, Any]]:
+    """Return what is to be known about the sites, and the data of the observed ones."""
+    latent, observed, derived = {}, {}, []
+    for name, site in sites.items():
+        value = site["value"]
+        if _is_latent(site):
+            latent[name] = jax.eval_shape(_bijection(numpyro, site).inv, value).shape
+        elif site["type"] == "sample" and np.size(value):
+            # What numpyro.factor adds looks like an observation of nothing, of size zero.
+            observed[name] = jax.numpy.broadcast_to(value, _full_shape(site))
+        elif site["type"] == "deterministic" and is_real(jax, value):
+            derived.append(name)
+    empty = [name for name, shape in latent.items() if 0 in shape]
+    if empty:
+        raise ValueError(
+            f"`model` must have latent sites that can vary; {_listed(empty)} has no degree of "
+            "freedom, such as a simplex of one entry. Replace it by its only value."
+        )
+    dims = _dims(sites, [*latent, *derived, *observed])
+    return _Structure(latent, derived, dims), observed
+
+
+def _is_latent(site: Site) -> bool:
+    return bool(site["type"] == "sample" and not site["is_observed"])
+
+
+def _full_shape(site: Site) -> tuple[int, ...]:
+    """Return the shape of a sample: one datum may stand for all that a plate holds."""
+    return np.broadcast_shapes(np.shape(site["value"]), site["fn"].shape())
+
+
+def _dims(sites: Mapping[str, Site], names: Sequence[str]) -> dict[str, list[str]]:
+    """Name the axes after the plates; axes to the right of all plates are left to ArviZ."""
+    found = {name: _axes(sites[name]) for name in names}
+    return {
+        name: [axes.get(axis, f"{name}_dim_{axis}") for axis in range(max(axes) + 1)]
+        for name, axes in found.items()
+        if axes
+    }
+
+
+def _axes(site: Site) -> dict[int, str]:
+    """Return the plates by the axis that they are along."""
+    plates = [frame for frame in site["cond_indep_stack"] if frame.name not in _OF_ARVIZ]
+    if site["type"] == "deterministic":
+        # Nothing says where its plates end and its own axes begin, but the sizes.
+        shape, event_dims = np.shape(site["value"]), range(np.ndim(site["value"]))
+    else:
+        shape = _full_shape(site)
+        event_dims = range(site["fn"].event_dim, site["fn"].event_dim + 1)
+    for event_dim in event_dims:
+        axes = {len(shape) - event_dim + frame.dim: frame for frame in plates}
+        if all(axis >= 0 and shape[axis] == frame.size for axis, frame in axes.items()):
+            return {axis: frame.name for axis, frame in axes.items()}
+    return {}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
