@@ -14,7 +14,7 @@ from scorevi.results import Fit, Trace
 from scorevi.solvers import BBVI, GSM, BaM, Replay
 from scorevi.status import FitError, FitWarning, Status
 from scorevi.storage import load
-from scorevi.targets import from_function, from_jax
+from scorevi.targets import from_function, from_jax, from_pymc
 
 __all__ = [
     "BBVI",
@@ -33,6 +33,7 @@ __all__ = [
     "fit",
     "from_function",
     "from_jax",
+    "from_pymc",
     "iterate",
     "load",
     "plots",

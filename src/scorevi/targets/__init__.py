@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from scorevi.targets.base import Evaluation, Failure, Parameter, Target
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
+from scorevi.targets.pymc import PymcTarget, from_pymc
 from scorevi.targets.variables import Variables
 
 __all__ = [
@@ -15,11 +17,13 @@ __all__ = [
     "FunctionTarget",
     "JaxTarget",
     "Parameter",
+    "PymcTarget",
     "Target",
     "Variables",
     "as_target",
     "from_function",
     "from_jax",
+    "from_pymc",
 ]
 
 
@@ -27,7 +31,8 @@ def as_target(thing: Any) -> Target:
     """Turn what a user hands to ``fit`` into a target.
 
     A target is taken as it is. Any object with ``dim`` and a method ``score``, and perhaps
-    ``log_density``, becomes one; a :class:`~scorevi.Gaussian` is such an object.
+    ``log_density``, becomes one; a :class:`~scorevi.Gaussian` is such an object. So does a
+    ``pymc.Model``.
 
     Examples
     --------
@@ -37,6 +42,10 @@ def as_target(thing: Any) -> Target:
     """
     if isinstance(thing, Target):
         return thing
+    # Whoever has a model has imported PyMC; nobody else should wait for it.
+    pymc = sys.modules.get("pymc")
+    if pymc is not None and isinstance(thing, pymc.Model):
+        return from_pymc(thing)
     if hasattr(thing, "dim") and callable(getattr(thing, "score", None)):
         log_density = getattr(thing, "log_density", None)
         return from_function(thing.score, thing.dim, log_density, getattr(thing, "names", None))
@@ -46,6 +55,6 @@ def as_target(thing: Any) -> Target:
             "scorevi.from_jax(log_density, dim) or scorevi.from_function(score, dim)."
         )
     raise ValueError(
-        "`target` must be a target, made by scorevi.from_function or scorevi.from_jax, or an "
-        f"object with `dim` and `score`; got {type(thing).__name__}."
+        "`target` must be a target, made by scorevi.from_function, from_jax or from_pymc, a "
+        f"pymc.Model, or an object with `dim` and `score`; got {type(thing).__name__}."
     )
