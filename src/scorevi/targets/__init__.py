@@ -8,7 +8,7 @@ from typing import Any
 from scorevi.targets.base import Evaluation, Failure, Parameter, Target
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
-from scorevi.targets.pymc import PymcTarget, from_pymc
+from scorevi.targets.pymc import PymcTarget, from_pymc, is_model
 from scorevi.targets.variables import Variables
 
 __all__ = [
@@ -44,7 +44,7 @@ def as_target(thing: Any) -> Target:
         return thing
     # Whoever has a model has imported PyMC; nobody else should wait for it.
     pymc = sys.modules.get("pymc")
-    if pymc is not None and isinstance(thing, pymc.Model):
+    if pymc is not None and is_model(pymc, thing):
         return from_pymc(thing)
     if hasattr(thing, "dim") and callable(getattr(thing, "score", None)):
         log_density = getattr(thing, "log_density", None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
@@ -21,9 +21,9 @@ from scorevi._extras import require
 from scorevi.targets.base import Evaluation, Failure, Parameter
 from scorevi.targets.function import failure
 from scorevi.targets.jax import JaxTarget
-from scorevi.targets.variables import Constrain, Derive, Variables
+from scorevi.targets.variables import Variables
 
-Backend: TypeAlias = Literal["numba", "c", "jax"]
+Backend: TypeAlias = Literal["numba", "c", "jax", "numpy"]
 
 _CHUNK_ENTRIES = 2_000_000
 """Entries of one vectorised call for draws: bounds the memory of what lies between."""
@@ -74,10 +74,11 @@ def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarge
     model
         A ``pymc.Model``; left out, the model of the enclosing ``with`` block.
     backend
-        What PyTensor compiles the log density to: ``"numba"``, ``"c"`` or ``"jax"``. Left out,
-        numba if it is installed, which has the fastest calls, else C. With ``"jax"`` the target
-        is a :class:`JaxTarget`, whose fits run as compiled loops; PyTensor then switches JAX to
-        64 bits for the whole process.
+        What PyTensor makes of the log density: ``"numba"``, ``"c"``, ``"jax"`` or ``"numpy"``.
+        Left out, numba if it is installed, which has the fastest calls, else C. With ``"jax"``
+        the target is a :class:`JaxTarget`, whose fits run as compiled loops; PyTensor then
+        switches JAX to 64 bits for the whole process. With ``"numpy"`` nothing is compiled:
+        slow calls, but no wait for the first.
 
     Notes
     -----
@@ -86,12 +87,13 @@ def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarge
 
     Examples
     --------
-    >>> import pymc as pm  # doctest: +SKIP
-    >>> with pm.Model() as model:  # doctest: +SKIP
+    >>> import pymc as pm, scorevi
+    >>> with pm.Model() as model:
     ...     tau = pm.HalfNormal("tau")
     ...     y = pm.Normal("y", 0, tau, observed=[1.0, -2.0, 0.5])
-    >>> scorevi.fit(model).draws(100)["tau"].min() > 0  # doctest: +SKIP
-    True
+    >>> target = scorevi.from_pymc(model, backend="numpy")
+    >>> target.variables.constrain(np.array([[0.0], [1.0]]))
+    {'tau': array([1.        , 2.71828183])}
     """
     pymc = require("pymc")
     model = _check_model(pymc, model)
@@ -110,7 +112,7 @@ def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarge
                 "this one's is random, as with pm.Minibatch or pm.Simulator. Give it all data."
             )
         score = require("pytensor").grad(log_density, graph.theta)
-        compiled = graph.compile(graph.theta, [log_density, score], _mode(backend))
+        compiled = graph.compile(graph.theta, [log_density, score], backend)
         variables = _variables(graph)
     dim = sum(parameter.size for parameter in parameters)
     if backend == "jax":
@@ -163,15 +165,20 @@ class _Graph:
         cloned = graph.clone_replace(list(outputs), self.replacements, rebuild_strict=False)
         return list(cloned)
 
-    def compile(self, argument: Any, outputs: Sequence[Any], mode: Any) -> Any:
+    def compile(self, argument: Any, outputs: Sequence[Any], backend: Backend) -> Any:
         """Compile with the rewrites that PyMC makes to log densities."""
         # PyMC looks in the context whether the model wants its parameters' bounds checked.
-        with self.model:
+        with self.model, _without_c(backend):
             function = require("pymc.pytensorf").compile(
-                [argument], list(outputs), mode=mode, on_unused_input="ignore"
+                [argument], list(outputs), mode=_mode(backend), on_unused_input="ignore"
             )
         function.trust_input = True
         return function
+
+
+def is_model(pymc: Any, thing: Any) -> bool:
+    """Return whether a thing is a model; from PyMC 6 on there are frozen ones as well."""
+    return isinstance(thing, getattr(pymc.model.core, "BaseModel", pymc.Model))
 
 
 def _check_model(pymc: Any, model: Any) -> Any:
@@ -182,7 +189,7 @@ def _check_model(pymc: Any, model: Any) -> Any:
                 "`model` must be given, or from_pymc called within a `with model:` block; "
                 "there is neither."
             )
-    if not isinstance(model, pymc.Model):
+    if not is_model(pymc, model):
         raise ValueError(f"`model` must be a pymc.Model or None; got {type(model).__name__}.")
     if not model.free_RVs:
         raise ValueError("`model` must have free variables to fit; it has none.")
@@ -193,7 +200,7 @@ def _check_backend(backend: str | None) -> Backend:
     if backend is None:
         return "numba" if importlib.util.find_spec("numba") else "c"
     if backend not in get_args(Backend):
-        raise ValueError(f'`backend` must be "numba", "c", "jax" or None; got {backend!r}.')
+        raise ValueError(f"`backend` must be one of {get_args(Backend)}; got {backend!r}.")
     if backend == "jax":
         require("jax")
     return backend  # type: ignore[return-value]
@@ -221,7 +228,8 @@ def _value_variables(model: Any) -> dict[str, Any]:
 
 def _initial_values(model: Any) -> list[Array]:
     """Return a value for each value variable; what counts here is the shape."""
-    point = model.initial_point(random_seed=0)
+    with _without_c("numpy"):
+        point = model.initial_point(random_seed=0)
     return [point[value.name] for value in model.value_vars]
 
 
@@ -232,13 +240,22 @@ def _double(model: Any) -> Iterator[None]:
         yield
 
 
-def _mode(backend: Backend | Literal["numpy"]) -> Any:
+def _mode(backend: Backend) -> Any:
     Mode = require("pytensor.compile").Mode
     if backend == "numpy":
-        return Mode(linker="py", optimizer="fast_compile")
+        # Rewrites that bring in C would have to find a compiler and a BLAS first.
+        return Mode(linker="py", optimizer="fast_compile").excluding("cxx_only", "BlasOpt")
     if backend == "c":
         return Mode(linker="cvm", optimizer="fast_run")
     return backend.upper()
+
+
+@contextmanager
+def _without_c(backend: Backend) -> Iterator[None]:
+    """Keep graphs within graphs from being compiled to C where the outer one is not."""
+    flags = {"cxx": ""} if backend == "numpy" else {}
+    with require("pytensor").config.change_flags(**flags):
+        yield
 
 
 def _bare(function: Any) -> Callable[[Array], tuple[Any, Any]]:
@@ -272,15 +289,13 @@ def _jax_target(
 def _variables(graph: _Graph) -> Variables:
     model = graph.model
     free, deterministic, observed = model.free_RVs, model.deterministics, model.observed_RVs
-    log_likelihood = None
-    if observed:
-        pointwise = model.logp(vars=observed, sum=False)
-        log_likelihood = _vectorised(graph, observed, pointwise)
-    derive = None
+    derive = log_likelihood = None
     if deterministic:
-        derive = _seeded(graph, deterministic, model.replace_rvs_by_values(deterministic))
+        derive = _Draws.of(graph, deterministic, model.replace_rvs_by_values(deterministic))
+    if observed:
+        log_likelihood = _Draws.of(graph, observed, model.logp(vars=observed, sum=False))
     return Variables(
-        constrain=_vectorised(graph, free, model.replace_rvs_by_values(free)),
+        constrain=_Draws.of(graph, free, model.replace_rvs_by_values(free)),
         derive=derive,
         log_likelihood=log_likelihood,
         observed=_observed(graph),
@@ -289,69 +304,77 @@ def _variables(graph: _Graph) -> Variables:
     )
 
 
-def _vectorised(graph: _Graph, named: Sequence[Any], outputs: Sequence[Any]) -> Constrain:
-    """Return a function from draws (n, D) to the outputs by the names of ``named``.
+@dataclass(frozen=True, eq=False)
+class _Draws:
+    """A function from draws (n, D) to named values, each of shape (n, *shape).
 
     It runs on NumPy: draws are asked for rarely, so that compiling would take longer than it
     could save.
     """
-    outputs = graph.rebuilt(outputs)
-    compiled = functools.cache(lambda: _over_rows(graph, outputs))
 
-    def of_rows(theta: Array) -> dict[str, Array]:
-        function = compiled()
+    graph: _Graph
+    names: tuple[str, ...]
+    outputs: list[Any]
+
+    @classmethod
+    def of(cls, graph: _Graph, named: Sequence[Any], outputs: Sequence[Any]) -> _Draws:
+        # Rebuilt now, with the data of now; made into a function when draws are asked for.
+        return cls(graph, tuple(variable.name for variable in named), graph.rebuilt(outputs))
+
+    def __call__(self, theta: Array, seed: int = 0) -> dict[str, Array]:
+        function = self._function
+        streams = np.random.SeedSequence(seed).spawn(len(self._generators))
+        for generator, stream in zip(self._generators, streams, strict=True):
+            generator.set_value(np.random.default_rng(stream))
         with np.errstate(all="ignore"):
             first = function(theta[:1])
             size = max(1, _CHUNK_ENTRIES // max(1, sum(value.size for value in first)))
             starts = range(1, len(theta), size)
             parts = [first, *(function(theta[start : start + size]) for start in starts)]
         return {
-            variable.name: np.concatenate(values)
-            for variable, *values in zip(named, *parts, strict=True)
+            name: np.concatenate(values) for name, *values in zip(self.names, *parts, strict=True)
         }
 
-    return of_rows
+    @functools.cached_property
+    def _generators(self) -> list[Any]:
+        """What the outputs draw from at random."""
+        inputs = set(require("pytensor.graph").graph_inputs(self.outputs))
+        return [generator for generator in self.graph.generators if generator in inputs]
 
+    @functools.cached_property
+    def _function(self) -> Callable[[Array], list[Array]]:
+        graph, outputs = self.graph, self.outputs
+        with _double(graph.model):
+            rows = require("pytensor.tensor").matrix("rows", shape=(None, *graph.theta.type.shape))
+            batched = self._batched(rows)
+            if batched is None:
+                return _one_by_one(graph.compile(graph.theta, outputs, "numpy"))
+            function = graph.compile(rows, batched, "numpy")
+        # What does not depend on theta is left as it was.
+        fixed = [many.ndim == one.ndim for many, one in zip(batched, outputs, strict=True)]
 
-def _over_rows(graph: _Graph, outputs: Sequence[Any]) -> Callable[[Array], list[Array]]:
-    rows = require("pytensor.tensor").TensorType("float64", shape=(None, *graph.theta.type.shape))
-    thetas = rows("thetas")
-    with _double(graph.model):
+        def of_rows(theta: Array) -> list[Array]:
+            return [
+                np.broadcast_to(value, (len(theta), *np.shape(value))) if alone else value
+                for value, alone in zip(function(theta), fixed, strict=True)
+            ]
+
+        return of_rows
+
+    def _batched(self, rows: Any) -> list[Any] | None:
+        """Return the outputs for rows of theta, or None where they cannot be had together."""
+        if self._generators:
+            return None  # what does not depend on theta would be drawn once for all rows
+        vectorize = require("pytensor.graph").vectorize_graph
         try:
-            batched = require("pytensor.graph").vectorize_graph(outputs, {graph.theta: thetas})
+            return list(vectorize(self.outputs, {self.graph.theta: rows}))
         except NotImplementedError:
-            return _one_by_one(graph.compile(graph.theta, outputs, _mode("numpy")))
-        function = graph.compile(thetas, batched, _mode("numpy"))
-    # What does not depend on theta is left as it was.
-    fixed = [many.type.ndim == one.type.ndim for many, one in zip(batched, outputs, strict=True)]
-
-    def of_rows(theta: Array) -> list[Array]:
-        return [
-            np.broadcast_to(value, (len(theta), *np.shape(value))) if alone else value
-            for value, alone in zip(function(theta), fixed, strict=True)
-        ]
-
-    return of_rows
+            return None
 
 
 def _one_by_one(function: Any) -> Callable[[Array], list[Array]]:
     def of_rows(theta: Array) -> list[Array]:
         return [np.stack(values) for values in zip(*map(function, theta), strict=True)]
-
-    return of_rows
-
-
-def _seeded(graph: _Graph, named: Sequence[Any], outputs: Sequence[Any]) -> Derive:
-    """Return the same, where what is drawn at random on the way follows a seed."""
-    before = len(graph.generators)
-    function = _vectorised(graph, named, outputs)
-    generators = graph.generators[before:]
-
-    def of_rows(theta: Array, seed: int) -> Mapping[str, Array]:
-        streams = np.random.SeedSequence(seed).spawn(len(generators))
-        for generator, stream in zip(generators, streams, strict=True):
-            generator.set_value(np.random.default_rng(stream))
-        return function(theta)
 
     return of_rows
 
