@@ -79,7 +79,6 @@ def pymc_overhead() -> None:
                 bare.trust_input = column > 0
                 columns[column].append(_microseconds(call))
         a, b, c, d = map(median, columns)
-        print(
-            f"{backend:7}   {a:15.2f}   {b:21.2f}   {c:15.2f}   {d:8.2f}   {made:4.1f}", flush=True
-        )
+        times = f"{a:15.2f}   {b:21.2f}   {c:15.2f}   {d:8.2f}"
+        print(f"{backend:7}   {times}   {made:4.1f}", flush=True)
     print()
