@@ -15,7 +15,7 @@ from scorevi.solvers import BBVI, GSM, BaM, Replay
 from scorevi.stan import compile_stan
 from scorevi.status import FitError, FitWarning, Status
 from scorevi.storage import load
-from scorevi.targets import from_function, from_jax, from_numpyro, from_stan
+from scorevi.targets import from_function, from_jax, from_numpyro, from_pymc, from_stan
 
 __all__ = [
     "BBVI",
@@ -36,6 +36,7 @@ __all__ = [
     "from_function",
     "from_jax",
     "from_numpyro",
+    "from_pymc",
     "from_stan",
     "iterate",
     "load",

@@ -92,28 +92,25 @@ def _tree(
     observed = {name: np.asarray(value) for name, value in variables.observed.items()}
     dims = {name: list(axes) for name, axes in variables.dims.items()}
     coords = {name: np.asarray(labels) for name, labels in variables.coords.items()}
-    # A parameter whose unconstrained form has another shape does not have its dims.
-    shapes = {name: value.shape[1:] for name, value in groups["posterior"].items()}
-    differ = {
-        name
-        for name, value in groups["unconstrained_posterior"].items()
-        if value.shape[1:] != shapes.get(name, value.shape[1:])
+    # These two may have other shapes, and so other dims, than the variables they are named after.
+    own_dims = {
+        "unconstrained_posterior": _where_alike(
+            dims, groups["unconstrained_posterior"], groups["posterior"]
+        ),
+        "log_likelihood": _leading(dims, groups.get("log_likelihood", {})),
     }
-    unconstrained_dims = {name: axes for name, axes in dims.items() if name not in differ}
+    apart = {group: sampled.pop(group) for group in own_dims if group in sampled}
     if int(arviz.__version__.partition(".")[0]) >= 1:
         if observed:
             sampled["observed_data"] = observed
-        unconstrained = sampled.pop("unconstrained_posterior")
         data = arviz.from_dict(
             sampled, coords=coords, dims=dims, attrs={"/": attributes, "posterior": attributes}
         )
-        data["unconstrained_posterior"] = arviz.from_dict(
-            {"unconstrained_posterior": unconstrained}, coords=coords, dims=unconstrained_dims
-        )["unconstrained_posterior"]
+        for group, named in apart.items():
+            data[group] = arviz.from_dict({group: named}, coords=coords, dims=own_dims[group])[
+                group
+            ]
         return data
-    unconstrained = arviz.convert_to_dataset(
-        sampled.pop("unconstrained_posterior"), coords=coords, dims=unconstrained_dims
-    )
     data = arviz.from_dict(
         **sampled,
         observed_data=observed or None,
@@ -122,8 +119,26 @@ def _tree(
         attrs=attributes,
         posterior_attrs=attributes,
     )
-    data.add_groups(unconstrained_posterior=unconstrained, warn_on_custom_groups=False)
+    for group, named in apart.items():
+        dataset = arviz.convert_to_dataset(named, coords=coords, dims=own_dims[group])
+        data.add_groups({group: dataset}, warn_on_custom_groups=False)
     return data
+
+
+def _where_alike(
+    dims: dict[str, list[str]], named: dict[str, Array], like: dict[str, Array]
+) -> dict[str, list[str]]:
+    """Leave out the dims of a parameter whose unconstrained form has another shape."""
+    return {
+        name: axes
+        for name, axes in dims.items()
+        if name not in named or name not in like or named[name].shape == like[name].shape
+    }
+
+
+def _leading(dims: dict[str, list[str]], named: dict[str, Array]) -> dict[str, list[str]]:
+    """Cut the dims of multivariate data, whose log likelihood has fewer axes than they have."""
+    return {name: dims[name][: value.ndim - 1] for name, value in named.items() if name in dims}
 
 
 def to_pandas(fit: Fit, draws: int = 1000, seed: Seed = None, include: Include = "all") -> Any:

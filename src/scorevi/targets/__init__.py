@@ -9,6 +9,7 @@ from scorevi.targets.base import Evaluation, Failure, Parameter, Target
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
 from scorevi.targets.numpyro import from_numpyro
+from scorevi.targets.pymc import PymcTarget, from_pymc, is_model
 from scorevi.targets.stan import StanTarget, from_stan
 from scorevi.targets.variables import Variables
 
@@ -18,6 +19,7 @@ __all__ = [
     "FunctionTarget",
     "JaxTarget",
     "Parameter",
+    "PymcTarget",
     "StanTarget",
     "Target",
     "Variables",
@@ -25,6 +27,7 @@ __all__ = [
     "from_function",
     "from_jax",
     "from_numpyro",
+    "from_pymc",
     "from_stan",
 ]
 
@@ -33,7 +36,8 @@ def as_target(thing: Any) -> Target:
     """Turn what a user hands to ``fit`` into a target.
 
     A target is taken as it is. Any object with ``dim`` and a method ``score``, and perhaps
-    ``log_density``, becomes one; a :class:`~scorevi.Gaussian` is such an object.
+    ``log_density``, becomes one; a :class:`~scorevi.Gaussian` is such an object. So does a
+    ``pymc.Model``.
 
     Examples
     --------
@@ -45,6 +49,8 @@ def as_target(thing: Any) -> Target:
         return thing
     if _is_instance(thing, "bridgestan", "StanModel"):
         return from_stan(thing)
+    if _is_instance(thing, "pymc", "Model"):
+        return from_pymc(thing)
     if hasattr(thing, "dim") and callable(getattr(thing, "score", None)):
         log_density = getattr(thing, "log_density", None)
         return from_function(thing.score, thing.dim, log_density, getattr(thing, "names", None))
@@ -55,11 +61,15 @@ def as_target(thing: Any) -> Target:
             "NumPyro model by scorevi.from_numpyro(model, data)."
         )
     raise ValueError(
-        "`target` must be a target, made by scorevi.from_function, from_jax or from_numpyro, or an "
-        f"object with `dim` and `score`; got {type(thing).__name__}."
+        "`target` must be a target, made by scorevi.from_function, from_jax, from_numpyro, "
+        "from_pymc or from_stan; a PyMC model; or an object with `dim` and `score`; "
+        f"got {type(thing).__name__}."
     )
 
 
 def _is_instance(thing: Any, module: str, name: str) -> bool:
-    """Whether this is of a class of an optional module, which then has been imported."""
+    """Whether this is of a class of an optional module.
+
+    Whoever has such an object has imported the module; nobody else should wait for it.
+    """
     return module in sys.modules and isinstance(thing, getattr(sys.modules[module], name))
