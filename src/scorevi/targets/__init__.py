@@ -47,9 +47,11 @@ def as_target(thing: Any) -> Target:
     """
     if isinstance(thing, Target):
         return thing
-    if _is_instance(thing, "bridgestan", "StanModel"):
+    # Whoever has a model has imported its language; nobody else should wait for that.
+    bridgestan, pymc = sys.modules.get("bridgestan"), sys.modules.get("pymc")
+    if bridgestan is not None and isinstance(thing, bridgestan.StanModel):
         return from_stan(thing)
-    if _is_instance(thing, "pymc", "Model"):
+    if pymc is not None and is_model(pymc, thing):
         return from_pymc(thing)
     if hasattr(thing, "dim") and callable(getattr(thing, "score", None)):
         log_density = getattr(thing, "log_density", None)
@@ -65,11 +67,3 @@ def as_target(thing: Any) -> Target:
         "from_pymc or from_stan; a PyMC model; or an object with `dim` and `score`; "
         f"got {type(thing).__name__}."
     )
-
-
-def _is_instance(thing: Any, module: str, name: str) -> bool:
-    """Whether this is of a class of an optional module.
-
-    Whoever has such an object has imported the module; nobody else should wait for it.
-    """
-    return module in sys.modules and isinstance(thing, getattr(sys.modules[module], name))

@@ -23,6 +23,8 @@ from scorevi.targets.base import (
 )
 from scorevi.targets.variables import Constrain, Derive, Variables
 
+_FILLED_UP = 16
+
 
 @dataclass(frozen=True, eq=False)
 class JaxTarget:
@@ -43,13 +45,13 @@ class JaxTarget:
     def evaluate(self, theta: Array) -> Evaluation:
         """Evaluate at the rows of theta.
 
-        Each size of batch is compiled for, which takes longer than many a fit. So batches are
-        filled up to the next power of two, with copies of the last row.
+        Each size of batch is compiled for, which takes longer than many a fit. So small batches,
+        which cost little more, are filled up to a power of two with copies of the last row.
         """
         jax = require("jax")
         n = len(theta)
         missing = (1 << (n - 1).bit_length()) - n
-        if missing:
+        if missing and n <= _FILLED_UP:
             theta = np.concatenate([theta, np.repeat(theta[-1:], missing, axis=0)])
         with jax.enable_x64(True):
             log_density, score = self.compiled(theta)
