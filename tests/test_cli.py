@@ -188,7 +188,10 @@ def test_ctrl_c_prints_what_there_is_and_exits_with_130(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fit", "model.py"], "TARGET must be module:name or file.py:name; got 'model.py'"),
+        (
+            ["fit", "model.py"],
+            "TARGET must be model.stan, module:name or file.py:name; got 'model.py'",
+        ),
         (["fit", "nothing.py:x"], "there is no file nothing.py"),
         (["fit", "nothing:x"], "there is no module 'nothing'"),
         (["fit", "model.py:nothing"], "model.py has no 'nothing'; it has np, scorevi, target"),

@@ -1,21 +1,32 @@
-"""The README's Python runs as printed, one block after the other."""
+"""The Python of the README and of docs/models.md runs as printed, one block after the other."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+
+
+def run_blocks(path):
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
+    scope: dict = {}
+    for block in blocks:
+        exec(compile(block, str(path), "exec"), scope)
+    return scope, len(blocks)
+
+
+def test_the_examples_for_each_language_run():
+    scope, count = run_blocks(ROOT / "docs" / "models.md")
+    assert count == 5
+    assert scope["data"]["posterior"]["sigma"].shape == (1, 1000)
 
 
 @pytest.mark.jax
 def test_the_examples_run(tmp_path, monkeypatch):
     pytest.importorskip("jax")
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert len(blocks) >= 3
-    scope: dict = {}
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), scope)
+    scope, count = run_blocks(ROOT / "README.md")
+    assert count >= 3
     assert (tmp_path / "fit.npz").exists()
     assert abs(scope["step"].q.mean).max() < 5

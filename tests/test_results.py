@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import pickle
+import warnings
 import zipfile
 
 import numpy as np
@@ -229,3 +230,62 @@ def test_seeds_of_draws_are_checked(fit):
     for wrong in (-1, 1.0, "a", True):
         with pytest.raises(ValueError, match="`seed` must be a whole number >= 0"):
             fit.draws(3, seed=wrong)
+
+
+def test_arviz_summarises_and_draws_it(fit, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    arviz = pytest.importorskip("arviz")
+    pytest.importorskip("matplotlib").use("Agg")
+    data = fit.to_arviz(draws=500, seed=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one chain: no R-hat
+        table = arviz.summary(data)
+        assert arviz.plot_pair(data, var_names=["mu", "tau"]) is not None
+    assert float(table.loc["mu", "mean"]) == pytest.approx(
+        fit.draws(500, seed=1)["mu"].mean(), abs=0.01
+    )
+    assert set(data["sample_stats"].data_vars) == {"lp", "log_q", "importance_weight"}
+    theta = fit.sample(500, seed=1)
+    np.testing.assert_array_equal(data["sample_stats"]["log_q"].values[0], fit.q.log_density(theta))
+    np.testing.assert_array_equal(
+        data["sample_stats"]["lp"].values[0], fit.target.evaluate(theta).log_density
+    )
+    assert data["posterior"].attrs["status"] == fit.status
+
+
+def test_importance_weights_of_a_target_that_is_bad_in_places():
+    target = scorevi.from_function(
+        np.negative, 1, lambda x: np.where(x[:, 0] > 2, np.nan, -0.5 * x[:, 0] ** 2), batched=True
+    )
+    fit = gsm_fit(target, max_gradients=200)
+    statistics = fit.to_arviz(1000, seed=1)["sample_stats"]
+    weight = statistics["importance_weight"].values[0]
+    assert weight.sum() == pytest.approx(1)
+    assert (weight[np.isnan(statistics["lp"].values[0])] == 0).all()
+
+
+def test_a_data_frame(fit):
+    pytest.importorskip("pandas")
+    table = fit.to_pandas(20, seed=1)
+    assert list(table.columns)[:3] == ["mu", "tau", "theta[0]"]
+    np.testing.assert_array_equal(table["theta[7]"], fit.draws(20, seed=1)["theta"][:, 7])
+
+
+def test_dims_and_coords_reach_arviz():
+    pytest.importorskip("arviz")
+    target = scorevi.from_function(
+        np.negative,
+        3,
+        names={"beta": 3},
+        dims={"beta": ["city"]},
+        coords={"city": ["Bern", "Oslo", "Rome"]},
+        observed={"y": np.arange(4.0)},
+    )
+    data = gsm_fit(target, max_gradients=50).to_arviz(10, seed=1)
+    for group in ("posterior", "unconstrained_posterior"):
+        assert data[group]["beta"].dims == ("chain", "draw", "city")
+        assert list(data[group]["city"].values) == ["Bern", "Oslo", "Rome"]
+    np.testing.assert_array_equal(data["observed_data"]["y"].values, np.arange(4.0))
+    assert set(data["sample_stats"].data_vars) == {"log_q"}
+    with pytest.raises(ValueError, match="`dims` must give a list of names for 'beta'; got 'city'"):
+        scorevi.from_function(np.negative, 3, names="beta", dims={"beta": "city"})
