@@ -54,17 +54,16 @@ def as_float_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -
     return array
 
 
-def as_count(name: str, value: Any, *, optional: bool = False) -> int:
-    """Check that a user's ``value`` is a whole number of at least 1."""
-    also = " or None" if optional else ""
+def as_count(name: str, value: Any, *, optional: bool = False, least: int = 1) -> int:
+    """Check that a user's ``value`` is a whole number of at least ``least``."""
+    wanted = f"`{name}` must be a whole number >= {least}{' or None' if optional else ''}"
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
-        raise ValueError(f"`{name}` must be a whole number >= 1{also}; got {_describe(value)}.")
+        raise ValueError(f"{wanted}; got {_describe(value)}.")
     if isinstance(value, (float, np.floating)) and not float(value).is_integer():
-        raise ValueError(f"`{name}` must be a whole number >= 1{also}; got {value}.")
-    count = int(value)
-    if count < 1:
-        raise ValueError(f"`{name}` must be a whole number >= 1{also}; got {value}.")
-    return count
+        raise ValueError(f"{wanted}; got {value}.")
+    if int(value) < least:
+        raise ValueError(f"{wanted}; got {value}.")
+    return int(value)
 
 
 def is_positive(value: Any) -> bool:

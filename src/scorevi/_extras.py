@@ -14,6 +14,7 @@ _EXTRA_OF = {
     "platformdirs": "stan",
     "stanio": "stan",
     "arviz": "arviz",
+    "arviz_stats": "arviz",
     "pandas": "tables",
     "pyarrow": "tables",
     "matplotlib": "plots",

@@ -17,6 +17,7 @@ judging Gaussians along optimisation paths by the ELBO is Pathfinder's (arXiv 21
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +64,8 @@ def choose(
     judged = [guess]
     try:
         if guess.fisher > _GOOD_ENOUGH and evaluator.target.has_log_density:
-            for ascent in _ascents(evaluator, rng, pairs, point):
+            others = point + rng.uniform(-2.0, 2.0, (_STARTS - 1, len(point)))
+            for ascent in _ascents(evaluator, [point, *others], pairs):
                 judged += [_judge(q, evaluator, rng, pairs) for q in _along(ascent.path)]
     except Exhausted:
         pass
@@ -72,11 +74,8 @@ def choose(
     return best.q, pairs, note
 
 
-def _ascents(
-    evaluator: Evaluator, rng: np.random.Generator, pairs: list[Pair], point: Array
-) -> list[Ascent]:
-    """Climb from several points, and on from the best of them."""
-    points = [point, *(point + rng.uniform(-2.0, 2.0, (_STARTS - 1, len(point))))]
+def _ascents(evaluator: Evaluator, points: Sequence[Array], pairs: list[Pair]) -> list[Ascent]:
+    """Climb a little from several points, and on from the best three; returns these."""
     ascents = []
     for point in points:
         ascent = Ascent(evaluator)
@@ -91,6 +90,12 @@ def _ascents(
             ascent.climb(ascent.path[-1].theta, at_most=_MORE)
             pairs += ascent.pairs[seen:]
     return ascents[:_SURVIVORS]
+
+
+def judge_path(ascent: Ascent, evaluator: Evaluator, rng: np.random.Generator) -> Judged | None:
+    """Return the best Gaussian along a path, if there is any."""
+    judged = [_judge(q, evaluator, rng, []) for q in _along(ascent.path)]
+    return max(judged, key=lambda candidate: candidate.elbo, default=None)
 
 
 def _along(path: list[Pair]) -> list[Gaussian]:

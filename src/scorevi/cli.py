@@ -151,7 +151,7 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     "--max-gradients",
     type=int,
     help="Gradient evaluations to spend at most, the start's included.  "
-    "[default: 2000, or no limit with --max-seconds]",
+    "[default: 10000, or no limit with --max-seconds]",
 )
 @click.option("--max-seconds", type=float, help="Seconds to spend at most.")
 @click.option("--batch-size", type=int, help="Draws per update.  [default: the solver's]")
@@ -179,6 +179,12 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     show_default=True,
     help="How many draws to write.",
 )
+@click.option(
+    "--stop/--no-stop",
+    default=True,
+    show_default=True,
+    help="Stop when nothing is left to gain, or go on to the limit.",
+)
 @_progress
 @_rows
 @_as_json
@@ -203,7 +209,7 @@ def fit(
     if draws is not None:
         check_format(draws)
     if options["max_gradients"] is None and options["max_seconds"] is None:
-        options["max_gradients"] = 2000
+        options["max_gradients"] = 10_000
     # What a Stan program prints must not get among what is printed here.
     with contextlib.redirect_stdout(sys.stderr):
         stan = {"data": data, "include_paths": include_paths, "progress": options["progress"]}

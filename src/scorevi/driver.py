@@ -27,8 +27,8 @@ from scorevi.diagnostics import (
 )
 from scorevi.evaluate import Evaluator, Exhausted, Pair, TooManyBadScores
 from scorevi.gaussian import Gaussian
-from scorevi.initialize import Initial, NoFinitePoint, search, start
-from scorevi.noise import SEARCH, Noise, stream
+from scorevi.initialize import Initial, Near, NoFinitePoint, search, start
+from scorevi.noise import RESTART, SEARCH, Noise, stream
 from scorevi.solvers.base import Batch, Remembers, Solver
 from scorevi.status import Status
 from scorevi.targets.base import Evaluation, Target
@@ -122,6 +122,21 @@ class Run:
     def seconds(self) -> float:
         """The time since the run began."""
         return time.perf_counter() - self.began
+
+    def from_elsewhere(self, index: int) -> Run:
+        """Return a run like this one, with a seed and a start of its own."""
+        target, deadline = self.evaluator.target, self.evaluator.deadline
+        rng = stream(self.entropy, RESTART, index)
+        point = rng.uniform(-2.0, 2.0, target.dim)
+        return Run(
+            target,
+            self.solver,
+            entropy=int(rng.integers(2**63)),
+            initial=Near(point) if target.has_log_density else point,
+            max_gradients=self.evaluator.max_gradients,
+            max_seconds=None if deadline is None else deadline - self.began,
+            chunked=self._chunked,
+        )
 
     def updates(self) -> Iterator[Updates]:
         """Go forward until the run ends; ``self.status`` then says how."""

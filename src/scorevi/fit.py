@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +17,11 @@ from scorevi._arrays import Seed, as_count, seed_entropy
 from scorevi.driver import Run, Updates
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near
-from scorevi.progress import Show, progress_bar
-from scorevi.results import Fit, Trace
+from scorevi.progress import Show, progress_bar, show_nothing
+from scorevi.results import Fit, Restart, Trace
 from scorevi.solvers import HasVariants, Solver, make_solver
 from scorevi.status import FitError, FitWarning
+from scorevi.stopping import StopRule
 from scorevi.targets import Target, as_target
 
 
@@ -44,11 +48,13 @@ def fit(
     target: Any,
     solver: str | Solver = "auto",
     *,
-    max_gradients: int | None = 2000,
+    max_gradients: int | None = 10_000,
     max_seconds: float | None = None,
     batch_size: int | None = None,
     seed: Seed = 0,
     initial: Initial = None,
+    stop: bool = True,
+    restarts: int = 0,
     progress: bool | None = None,
     raise_on_failure: bool = False,
 ) -> Fit:
@@ -63,8 +69,8 @@ def fit(
         A name, ``"gsm"``, ``"bam"`` or ``"bbvi"``, or a configured solver such as
         ``scorevi.GSM(batch_size=2)``.
     max_gradients
-        The most points at which the score is asked for, the start's included. It is never
-        exceeded; what is left over is less than a batch. None where max_seconds alone decides.
+        The most points at which the score is asked for, the start's included: a ceiling, which is
+        never exceeded. None where max_seconds, or the stop rule alone, decides.
     max_seconds
         The most wall time; a step under way is finished, and for JAX targets a chunk of steps of
         about a tenth of a second. The time to compile a JAX target is not counted.
@@ -78,6 +84,13 @@ def fit(
         with identity covariance around it, which for the solver ``"auto"`` is where the choice
         begins; ``"mode"``, 0.1·I at the mode; ``"laplace"``; ``"lbfgs"``, the mode with the
         optimiser's inverse Hessian.
+    stop
+        Whether to stop when nothing is left to gain (:mod:`scorevi.stopping`). False goes on to
+        the limit.
+    restarts
+        How many more fits to make, side by side in threads, from starts of their own, each with
+        the same limits. The best by ELBO is returned; ``fit.restarts`` has the others, and
+        ``fit.check()`` says whether they agree.
     progress
         Whether to show a progress bar on standard error; None for only in a terminal or notebook.
     raise_on_failure
@@ -102,6 +115,7 @@ def fit(
             "`max_gradients` must be a whole number >= 1, or None only with max_seconds; got None."
         )
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
+    restarts = as_count("restarts", restarts, least=0)
     solver, initial = _resolve(solver, batch_size, initial)
     variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     target = as_target(target)
@@ -119,17 +133,14 @@ def fit(
                 chunked=True,
             )
             before = sum(fit.num_gradients for fit, _ in outcomes)
-            outcomes.append(_complete(run, show, before))
-            if outcomes[-1][0].status == "interrupted":
+            with _elsewhere(run, restarts, stop) as others:
+                outcomes.append(_complete(run, show, before, stop))
+                outcomes += others()
+            if run.status == "interrupted":
                 break
     result, warning = max(outcomes, key=lambda outcome: outcome[0]._rank)
-    if len(variants) > 1:
-        result = dataclasses.replace(
-            result,
-            num_gradients=sum(fit.num_gradients for fit, _ in outcomes),
-            seconds=sum(fit.seconds for fit, _ in outcomes),
-            notes=(f"the best of {len(outcomes)} runs by ELBO: {result.solver}", *result.notes),
-        )
+    if len(outcomes) > 1:
+        result = _best_of([fit for fit, _ in outcomes], result)
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:
@@ -139,13 +150,59 @@ def fit(
     return result
 
 
-def _complete(run: Run, show: Show, before: int) -> tuple[Fit, str]:
+def _best_of(fits: list[Fit], best: Fit) -> Fit:
+    """Return the best of several fits with what they cost together, and what the others found."""
+    return dataclasses.replace(
+        best,
+        num_gradients=sum(fit.num_gradients for fit in fits),
+        seconds=sum(fit.seconds for fit in fits),
+        notes=(
+            f"the best of {len(fits)} runs by ELBO: {best.solver}, seed {best.seed}",
+            *best.notes,
+        ),
+        restarts=tuple(
+            Restart(fit.seed, str(fit.status), fit.elbo, fit.q.mean, fit.q.sd)
+            for fit in fits
+            if fit is not best and fit.solver == best.solver and fit.num_updates
+        ),
+    )
+
+
+@contextmanager
+def _elsewhere(run: Run, count: int, stop: bool) -> Iterator[Callable[[], list[tuple[Fit, str]]]]:
+    """Make runs like this one from other starts, side by side; yields how to wait for them."""
+    if count == 0:
+        yield list
+        return
+    others = [run.from_elsewhere(index) for index in range(count)]
+    with ThreadPoolExecutor(min(count, os.cpu_count() or 1)) as pool:
+        work = [pool.submit(_complete, other, show_nothing, 0, stop) for other in others]
+
+        def wait() -> list[tuple[Fit, str]]:
+            if run.status == "interrupted":
+                for other in others:
+                    other.interrupt()
+            return [one.result() for one in work]
+
+        yield wait
+
+
+def _complete(run: Run, show: Show, before: int, stop: bool) -> tuple[Fit, str]:
     """Let a run go on to its end; returns the fit and what is worth a warning."""
     records = Updates.none()
+    rule = StopRule(run.evaluator.target.dim)
     try:
         for updates in run.updates():
             records.extend(updates)
             show(before + run.evaluator.spent, updates.elbo, updates.fisher)
+            if stop and run.status is None:
+                run.status = rule.look(
+                    records.num_gradients,
+                    records.elbo,
+                    records.fisher,
+                    records.drift,
+                    run.evaluator.bad.total,
+                )
     except KeyboardInterrupt:
         run.interrupt()
     assert run.status is not None

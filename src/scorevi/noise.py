@@ -11,7 +11,7 @@ import numpy as np
 
 from scorevi._arrays import Array
 
-NOISE, SEARCH = 0, 1
+NOISE, SEARCH, CHECK, RESTART = 0, 1, 2, 3
 """First entries of the spawn keys: the streams that one seed is divided into."""
 
 

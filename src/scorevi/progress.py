@@ -30,7 +30,7 @@ def progress_bar(total: int | None, wanted: bool | None) -> Iterator[Show]:
     """
     console = _console(wanted)
     if console is None:
-        yield _show_nothing
+        yield show_nothing
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -87,7 +87,8 @@ def _console(wanted: bool | None) -> Console | None:
     return console if wanted or console.is_terminal or notebook else None
 
 
-def _show_nothing(spent: int, elbo: Sequence[float], fisher: Sequence[float]) -> None:
+def show_nothing(spent: int, elbo: Sequence[float], fisher: Sequence[float]) -> None:
+    """Show no progress."""
     del spent, elbo, fisher
 
 

@@ -14,8 +14,11 @@ from numpy.typing import NDArray
 
 from scorevi._arrays import Array, Seed, as_count, seed_entropy
 from scorevi._version import __version__
-from scorevi.evaluate import BadScores
+from scorevi.check import DRAWS, ErrorBars, Fresh, Verdict, check, draw, error_bars
+from scorevi.evaluate import BadScores, Evaluator
 from scorevi.gaussian import Gaussian
+from scorevi.noise import CHECK, stream
+from scorevi.psis import RELIABLE, smooth
 from scorevi.status import FitError, Status
 from scorevi.targets.base import Parameter, Target, labels, split
 from scorevi.targets.variables import Include, check_include
@@ -43,6 +46,29 @@ class Trace(NamedTuple):
     """|h + z|²/D, averaged over the batch: zero if and only if q = p."""
     drift: Array
     """h₁·h₂/D of two draws: on average |E_q h|²/D, zero once the mean has arrived."""
+
+
+class Restart(NamedTuple):
+    """What is kept of a fit from another start."""
+
+    seed: int
+    status: str
+    elbo: float
+    mean: Array
+    sd: Array
+
+
+class Resample(NamedTuple):
+    """Draws corrected by importance weights."""
+
+    draws: dict[str, Array]
+    """By name, as :meth:`Fit.draws` gives them."""
+    theta: Array
+    """The same, unconstrained, shape (size, D)."""
+    khat: float
+    """The tail of the weights."""
+    ess: float
+    """The effective number of independent draws that they were chosen from."""
 
 
 class Summary(NamedTuple):
@@ -91,6 +117,10 @@ class Fit:
     """The version of scorevi that made the fit."""
     target: Target | None = field(default=None, repr=False)
     """What was fitted; None for a fit that was loaded without it."""
+    restarts: tuple[Restart, ...] = ()
+    """Fits from other starts, where they were asked for."""
+    saved_verdict: Verdict | None = field(default=None, repr=False)
+    """The verdict that was saved with the fit."""
     saved_summary: tuple[Summary, ...] = field(default=(), repr=False)
     """The table as it was when the fit was saved; empty for a fit fresh from ``fit``."""
 
@@ -196,6 +226,90 @@ class Fit:
                 rows.append(Summary(label, *map(float, row)))
         return tuple(rows)
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """The last verdict of :meth:`check`, or the one that was saved; None if there is none."""
+        return self.__dict__.get("_verdict", self.saved_verdict)
+
+    def check(self, *, draws: int = DRAWS, modes: bool = True, seed: int = 0) -> Verdict:
+        """Say whether to believe the fit: ``pass``, ``warn`` or ``fail``, with reasons and advice.
+
+        See :mod:`scorevi.check` for what is looked at, and docs/trust.md for how often it is right.
+
+        Parameters
+        ----------
+        draws
+            Fresh draws from q at which the target is evaluated; four times as many more where
+            these do not decide.
+        modes
+            Whether to look for other modes too, for at most 300 more evaluations.
+        seed
+            For the draws and the places where the search for modes begins.
+
+        Examples
+        --------
+        >>> import scorevi
+        >>> verdict = scorevi.fit(scorevi.examples.random_gaussian(5)).check()
+        >>> verdict == "pass", verdict.reasons
+        (True, ())
+        """
+        verdict = check(self, draws=as_count("draws", draws), modes=modes, seed=seed)
+        self.__dict__["_verdict"] = verdict
+        return verdict
+
+    def error_bars(self, draws: int = DRAWS, seed: int = 0) -> ErrorBars:
+        """Return the Monte-Carlo error of the fitted means and sds, unconstrained, shape (D,) each.
+
+        From the scores at fresh draws: how far q may be from the Gaussian of highest ELBO. It does
+        not tell how far that is from the posterior; :meth:`check` does.
+        """
+        return error_bars(self, self._fresh(draws, seed))
+
+    def resample(
+        self, size: int = 1000, seed: int = 0, *, replace: bool = True, proposals: int | None = None
+    ) -> Resample:
+        """Draw from q and choose among the draws by their importance weights, smoothed.
+
+        Where the verdict says that q is somewhat off, this corrects it. Refuses with
+        :class:`scorevi.FitError` where k-hat says that it would not.
+
+        Parameters
+        ----------
+        size
+            The number of draws to return.
+        seed
+            The same seed, the same draws.
+        replace
+            Whether a draw may be chosen more than once. Without, the draws are distinct, and the
+            correction is somewhat weaker.
+        proposals
+            Draws from q to choose from, each an evaluation of the target; four times ``size`` if
+            left out.
+        """
+        size = as_count("size", size)
+        proposals = 4 * size if proposals is None else as_count("proposals", proposals)
+        if not replace and proposals < size:
+            raise ValueError(
+                f"`proposals` must be at least `size`, {size}, without replacement; "
+                f"got {proposals}."
+            )
+        fresh = self._fresh(proposals, seed)
+        if fresh.log_ratio is None:
+            raise ValueError("Importance weights need the log density, which the target has not.")
+        weights = smooth(fresh.log_ratio)
+        if not weights.reliable:
+            raise FitError(
+                f"k-hat is {weights.khat:.2f}, above {RELIABLE}: importance weights cannot correct "
+                "this fit. fit.check() says what is wrong.",
+                self,
+            )
+        rng = stream(seed, CHECK, 2)
+        if not replace and int((weights.weights > 0).sum()) < size:
+            raise ValueError("`size` must be at most the number of proposals with a good score.")
+        chosen = rng.choice(proposals, size, replace=replace, p=weights.weights)
+        theta = fresh.theta[chosen]
+        return Resample(self.named(theta, seed=seed), theta, weights.khat, weights.ess)
+
     def raise_for_status(self) -> Fit:
         """Return the fit itself, or raise :class:`scorevi.FitError` if it failed."""
         if not self.status.ok or self.num_updates == 0:
@@ -234,6 +348,14 @@ class Fit:
             f"<Fit of {self.dim} dimensions by {self.solver}: {self.num_gradients} gradients, "
             f"{self.seconds:.2g} s{elbo}, Fisher residual {self.fisher:.3g}; {self.status}>"
         )
+
+    def _fresh(self, draws: int, seed: int) -> Fresh:
+        if self.target is None:
+            raise ValueError(
+                "The fit was loaded without its model. Use scorevi.load(path, target=...)."
+            )
+        self._fitted  # noqa: B018  (refuses a fit without an update)
+        return draw(self, as_count("draws", draws), seed, Evaluator(self.target))
 
     @property
     def _fitted(self) -> Gaussian:

@@ -8,9 +8,14 @@ if TYPE_CHECKING:
     from scorevi.results import Fit
 
 _ADVICE = {
+    "converged": "Ask fit.check() whether to believe it.",
+    "stalled": (
+        "The steps have become too short for the way that is left. Try another solver or start "
+        "(solver='auto', initial='laplace'), or parameters rescaled to be of order one."
+    ),
     "budget": (
-        "Look at the trace: if the ELBO is still rising or the Fisher residual still falling, "
-        "raise max_gradients."
+        "It was still gaining, or too noisy to tell. Raise max_gradients; fit.check() says how "
+        "far it has come."
     ),
     "time": "Raise max_seconds, or make the score faster.",
     "interrupted": "The fit holds what was reached; run it again to go on.",

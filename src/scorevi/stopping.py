@@ -1,0 +1,140 @@
+"""When to stop: the last part of the effort gained nothing, as far as the noise lets one tell.
+
+A fit is *level* when neither the ELBO nor the Fisher residual, both of which every batch estimates
+for nothing, was better in the last quarter of the gradients than in the quarter before. Windows
+that grow with the effort, so that slow progress is not taken for none: what a solver gains while
+its effort grows by a third must show. For each of the two quantities the gain between the windows
+is estimated with its standard error, and the upper end of its confidence interval is compared with
+what is worth waiting for: a quarter of the spread of a single draw, which the draws themselves
+could not show otherwise, or a twentieth of a nat.
+
+A fit that is level while independent draws still agree on the way to go (:func:`still_moving`)
+has not arrived: its steps have become too short. It is given twice the effort to prove otherwise,
+and has *stalled* then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi._arrays import Array, Mask
+from scorevi.diagnostics import still_moving
+from scorevi.status import Status
+
+_EXACT = 1e-7
+"""D times the Fisher residual, about four times the KL divergence, of a fit that is exact."""
+_SPREADS, _NATS, _LOG_FISHER = 0.25, 0.05, 0.1
+_CONFIDENCE = 2.0
+"""Standard errors: the upper end of an interval of 95 %."""
+_WORSE = 3.0
+_OUTLYING = 4.0
+_LEAST_UPDATES, _LEAST_GRADIENTS, _LEAST_IN_WINDOW = 16, 64, 3
+_PATIENCE = 1.1
+"""By how much the effort must grow before the next look."""
+
+
+class Gain(NamedTuple):
+    """What was gained from one window to the next, on average over draws."""
+
+    mean: float
+    error: float
+    """Its standard error."""
+    spread: float
+    """The standard deviation of a single draw."""
+
+    @property
+    def upper(self) -> float:
+        """The upper end of the confidence interval."""
+        return self.mean + _CONFIDENCE * self.error
+
+    def is_negligible(self, least: float) -> bool:
+        """Whether even the upper end of the interval is not worth waiting for."""
+        # What has become much worse is on its way as well, or was luck before.
+        worse = self.mean < -_WORSE * self.error
+        return not worse and self.upper <= max(least, _SPREADS * self.spread)
+
+
+class StopRule:
+    """Looks at the records of a run, and says when to end it."""
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+        self._next_look = float(max(_LEAST_GRADIENTS, 4 * (dim + 2)))
+        self._level_since = math.inf
+
+    def look(
+        self,
+        num_gradients: Sequence[float],
+        elbo: Sequence[float],
+        fisher: Sequence[float],
+        drift: Sequence[float],
+        bad_scores: int = 0,
+    ) -> Status | None:
+        """Return how to end, or None to go on. Arguments as in :class:`scorevi.Trace`.
+
+        Where there were bad scores a fit that agrees with all good ones need not be exact.
+        """
+        if len(fisher) and self._dim * fisher[-1] < _EXACT and not bad_scores:
+            return Status("converged", f"the Fisher residual is {fisher[-1]:.1g}: q is exact")
+        if len(fisher) < _LEAST_UPDATES or num_gradients[-1] - num_gradients[0] < self._next_look:
+            return None
+        spent, elbos, residuals, drifts = map(np.asarray, (num_gradients, elbo, fisher, drift))
+        return self._judge(spent, elbos, residuals, drifts)
+
+    def _judge(self, spent: Array, elbo: Array, fisher: Array, drift: Array) -> Status | None:
+        sizes = np.diff(spent, prepend=2.0 * spent[0] - spent[1])
+        effort = float(sizes.sum())
+        self._next_look = _PATIENCE * effort
+        done = np.cumsum(sizes) / effort
+        older, newer = (done > 0.5) & (done <= 0.75), done > 0.75
+        if min(older.sum(), newer.sum()) < _LEAST_IN_WINDOW:
+            return None
+        gains = {}
+        if np.isfinite(elbo).any():
+            gains["ELBO"] = _gain(elbo, sizes, older, newer), _NATS
+        gains["Fisher residual"] = (
+            _gain(-np.log(np.maximum(fisher, 1e-300)), np.ones(len(sizes)), older, newer),
+            _LOG_FISHER,
+        )
+        if not all(gain.is_negligible(least) for gain, least in gains.values()):
+            self._level_since = math.inf
+            return None
+        self._level_since = min(self._level_since, effort)
+        said = ", ".join(
+            f"{name} {gain.mean:+.2g} ± {_CONFIDENCE * gain.error:.2g}"
+            for name, (gain, _) in gains.items()
+        )
+        share = still_moving(drift)
+        if share is None:
+            return Status("converged", f"the last quarter of the gradients gained nothing ({said})")
+        if effort < 2 * self._level_since:
+            return None
+        return Status(
+            "stalled",
+            f"nothing is gained any more ({said}), yet in {share:.0%} of the last updates the "
+            "draws agreed on the way to go",
+        )
+
+
+def _gain(values: Array, sizes: Array, older: Mask, newer: Mask) -> Gain:
+    """Compare two windows of means over ``sizes`` draws each."""
+    both = older | newer
+    middle = float(np.median(values[both]))
+    # Of a heavy tail the means would tell more about a few draws than about q.
+    deviations = np.abs(values[both] - middle) * np.sqrt(sizes[both])
+    reach = _OUTLYING * 1.4826 * float(np.median(deviations)) / np.sqrt(sizes)
+    values = np.clip(values, middle - reach, middle + reach)
+    means, errors, spreads = [], [], []
+    for window in (older, newer):
+        weight = sizes[window] / sizes[window].sum()
+        mean = float(weight @ values[window])
+        count = int(window.sum())
+        spread = float(np.sum(sizes[window] * (values[window] - mean) ** 2)) / (count - 1)
+        means.append(mean)
+        errors.append(spread / float(sizes[window].sum()))
+        spreads.append(spread)
+    return Gain(means[1] - means[0], math.sqrt(sum(errors)), math.sqrt(sum(spreads) / 2))
