@@ -43,8 +43,10 @@ _SD_WARN, _SD_FAIL = math.log(1.2), math.log(1.5)
 _BAD_SHARE = 0.01
 _SEPARATE = 6.0
 """Standard deviations beyond the typical distance at which a mode is another one."""
-_WIDE, _CLIMB = 10.0, 20
-"""Half of the climbs begin so many standard deviations out, and have so many steps, twice."""
+_NEAR, _FAR, _WIDE, _CLIMB = 4, 6, 9.0, 20
+"""How many climbs begin within (−2, 2)^D and outside q, how far outside, and their length."""
+_EVEN_ENOUGH = 0.5
+"""The share of effective draws below which tails may be there that no draw has seen."""
 _MASS_FAIL, _MASS_WARN = 1.0, 6.0
 """Nats of ELBO below the fit's: a mode with a quarter of the mass, and one with 0.2 %."""
 
@@ -159,10 +161,9 @@ def check(fit: Fit, *, draws: int = DRAWS, modes: bool = True, seed: int = 0) ->
             reasons += _other_modes(fit, fresh, evaluator, seed)
     reasons += _unsettled(fit, fresh)
     reasons += _disagreement(fit)
-    khat, ess = (
-        (math.nan, math.nan) if weights is None else (weights.khat, weights.ess / len(fresh.z))
-    )
-    return Verdict(tuple(reasons), khat, ess, evaluator.spent)
+    if weights is None:
+        return Verdict(tuple(reasons), num_evaluations=evaluator.spent)
+    return Verdict(tuple(reasons), weights.khat, weights.ess / len(fresh.z), evaluator.spent)
 
 
 def draw(fit: Fit, size: int, seed: int, evaluator: Evaluator) -> Fresh:
@@ -213,6 +214,15 @@ def _tails(fit: Fit, fresh: Fresh, weights: Weights) -> Iterator[Reason]:
         )
         return
     q, w = fit.q, weights.weights
+    share = weights.ess / len(w)
+    if share < _EVEN_ENOUGH:
+        culprits = _culprits(fit, fresh)
+        yield Reason(
+            "warn",
+            f"the importance weights leave {share:.0%} of the draws, so that the posterior may "
+            f"have tails which none has seen{': ' if culprits else ''}{'; '.join(culprits)}",
+            "Intervals may be too short. Reparametrise, or use fit.resample().",
+        )
     t = (fresh.theta - q.mean) / q.sd
     mean = w @ t
     log_sd = 0.5 * np.log(np.maximum(w @ (t - mean) ** 2, 1e-300))
@@ -273,8 +283,7 @@ def _other_modes(fit: Fit, fresh: Fresh, evaluator: Evaluator, seed: int) -> Ite
     rng = stream(seed, CHECK, 1)
     ours = float(np.median(fresh.log_ratio[fresh.good])) if fresh.good.any() else -math.inf
     evaluator.max_gradients = evaluator.spent + MODE_GRADIENTS
-    wide = q.mean + _WIDE * np.asarray(q.image(rng.standard_normal((6, q.dim))))
-    points = [*rng.uniform(-2.0, 2.0, (4, q.dim)), *wide]
+    points = [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(fit, rng)]
     found: list[tuple[float, Array]] = []
     try:
         for point in points:
@@ -307,6 +316,18 @@ def _other_modes(fit: Fit, fresh: Fresh, evaluator: Evaluator, seed: int) -> Ite
         "Start there (initial= a point), run with restarts=, or take the posterior as the "
         "several-peaked one it is and sample.",
     )
+
+
+def _around(fit: Fit, rng: np.random.Generator) -> Array:
+    """Return points far outside q on all sides: both ends of random orthogonal directions."""
+    dim = fit.dim
+    radius = math.sqrt(dim) + _WIDE
+    ends: list[Array] = []
+    while len(ends) < _FAR:
+        axes = np.linalg.qr(rng.standard_normal((dim, dim)))[0].T[: _FAR // 2]
+        ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
+        radius *= 2.0
+    return np.asarray(fit.q.unwhiten(np.array(ends[:_FAR])))
 
 
 def _is_reached(fit: Fit, point: Array) -> bool:

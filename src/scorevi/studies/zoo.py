@@ -162,7 +162,7 @@ def _mixture(share: float, apart: float) -> Callable[[], Animal]:
 
 
 def _ring() -> Animal:
-    """A circle of radius 3 and width 0.3, uniform in the angle."""
+    """Return a circle of radius 3 and width 0.3, uniform in the angle."""
 
     def log_density(x: Array) -> Array:
         radius = np.linalg.norm(x, axis=1)
@@ -180,7 +180,7 @@ def _ring() -> Animal:
 
 
 def _truncated(outside: float) -> Callable[[], Animal]:
-    """A standard normal in two dimensions, of which the first must be positive."""
+    """Return how to make a normal in two dimensions of which the first must be positive."""
 
     def make() -> Animal:
         def log_density(x: Array) -> Array:

@@ -178,7 +178,10 @@ class _Graph:
 
 def is_model(pymc: Any, thing: Any) -> bool:
     """Return whether a thing is a model; from PyMC 6 on there are frozen ones as well."""
-    return isinstance(thing, getattr(pymc.model.core, "BaseModel", pymc.Model))
+    # PyMC may be there in part only, where its import failed; then there are no models.
+    core = getattr(getattr(pymc, "model", None), "core", None)
+    known = getattr(core, "BaseModel", getattr(pymc, "Model", ()))
+    return isinstance(thing, known)
 
 
 def _check_model(pymc: Any, model: Any) -> Any:
