@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test lint bench clean
 
-demo: $(VENV)/.installed-plots
+demo: $(VENV)/.installed-plots,arviz
 	$(BIN)/scorevi demo
 
 # One BLAS thread for each worker: more of them get in each other's way.

@@ -146,17 +146,11 @@ def check(fit: Fit, *, draws: int = DRAWS, modes: bool = True, seed: int = 0) ->
             )
         )
     else:
-        weights = smooth(fresh.log_ratio)
-        found = list(_tails(fit, fresh, weights))
-        if any(reason.level == "undecided" for reason in found):
-            fresh = draw(fit, 4 * draws, seed, evaluator)
-            assert fresh.log_ratio is not None
-            weights = smooth(fresh.log_ratio)
-            found = list(_tails(fit, fresh, weights))
-        reasons += [
-            reason._replace(level="warn") if reason.level == "undecided" else reason
-            for reason in found
-        ]
+        try:
+            weights, fresh, found = _weigh(fit, fresh, evaluator, seed)
+            reasons += found
+        except ImportError as error:
+            reasons.append(Reason("warn", "the importance weights were not looked at", str(error)))
         if modes:
             reasons += _other_modes(fit, fresh, evaluator, seed)
     reasons += _unsettled(fit, fresh)
@@ -198,6 +192,24 @@ def _walls(fit: Fit, fresh: Fresh) -> Iterator[Reason]:
             "The posterior ends, or the model fails, within reach of the fit; work on an "
             "unconstrained scale.",
         )
+
+
+def _weigh(
+    fit: Fit, fresh: Fresh, evaluator: Evaluator, seed: int
+) -> tuple[Weights, Fresh, list[Reason]]:
+    """Look at the weights, and at those of more draws if these do not decide."""
+    assert fresh.log_ratio is not None
+    weights = smooth(fresh.log_ratio)
+    found = list(_tails(fit, fresh, weights))
+    if any(reason.level == "undecided" for reason in found):
+        fresh = draw(fit, 4 * len(fresh.z), seed, evaluator)
+        assert fresh.log_ratio is not None
+        weights = smooth(fresh.log_ratio)
+        found = [
+            reason._replace(level="warn") if reason.level == "undecided" else reason
+            for reason in _tails(fit, fresh, weights)
+        ]
+    return weights, fresh, found
 
 
 def _tails(fit: Fit, fresh: Fresh, weights: Weights) -> Iterator[Reason]:

@@ -34,7 +34,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 _EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the fit failed: it diverged, or its scores were bad
+  1    the fit failed: it diverged, its scores were bad, or its verdict is fail
   2    the request could not be carried out; the last line says why
   130  interrupted"""
 
@@ -118,7 +118,8 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     The data come with the package; no compiler is needed. The picture needs matplotlib:
     pip install 'scorevi[plots]'.
     """
-    fit = run_fit(examples.eight_schools(), seed=seed, max_gradients=500)
+    fit = run_fit(examples.eight_schools(), seed=seed)
+    fit.check(seed=seed)
     files = {}
     try:
         save_picture(fit, picture, title="Eight schools (Rubin 1981)")
@@ -185,6 +186,19 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     show_default=True,
     help="Stop when nothing is left to gain, or go on to the limit.",
 )
+@click.option(
+    "--restarts",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="More fits from other starts, side by side; the best is kept.",
+)
+@click.option(
+    "--check/--no-check",
+    default=True,
+    show_default=True,
+    help="Give a verdict on the fit, for some 700 to 2300 evaluations more.",
+)
 @_progress
 @_rows
 @_as_json
@@ -197,11 +211,12 @@ def fit(
     out: Path | None,
     draws: Path | None,
     num_draws: int,
+    check: bool,
     rows: int,
     json_: bool,
     **options: Any,
 ) -> None:
-    """Fit, save and print."""
+    """Fit, check, save and print."""
     # What can be known to fail is refused before the work, not after it.
     for path in (out, draws):
         if path is not None:
@@ -215,6 +230,8 @@ def fit(
         stan = {"data": data, "include_paths": include_paths, "progress": options["progress"]}
         loaded = load_target(target, dim, **stan)
         result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
+        if check and result.status != "interrupted":
+            result.check(seed=options["seed"])
     files: dict[str, Path] = {}
     problem: ValueError | None = None
     try:
@@ -276,7 +293,7 @@ def _exit(fit: Fit) -> None:
     """Turn how the fit ended into the exit code."""
     if fit.status == "interrupted":
         sys.exit(EXIT_INTERRUPTED)
-    if not fit.status.ok or fit.num_updates == 0:
+    if not fit.status.ok or fit.num_updates == 0 or fit.verdict == "fail":
         sys.exit(EXIT_FAILED)
 
 

@@ -26,6 +26,7 @@ def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
         "elbo": _number(fit.elbo),
         "fisher": _number(fit.fisher),
         "bad_scores": dict(fit.bad_scores.counts),
+        "verdict": _verdict(fit),
         "notes": list(fit.notes),
         "files": {name: str(path) for name, path in files.items()},
         "parameters": [
@@ -90,7 +91,24 @@ def lines(fit: Fit) -> list[str]:
     facts.append(f"{'status:':12}{fit.status}: {fit.status.cause}")
     if not fit.status.ok or fit.num_updates == 0:
         facts.append(f"{'':12}NOT FITTED. {fit.status.advice}")
+    if fit.verdict is not None:
+        first, *reasons = fit.verdict.explain().splitlines()
+        facts.append(f"{'verdict:':12}{first}")
+        facts += [f"{'':12}{reason}" for reason in reasons]
     return facts
+
+
+def _verdict(fit: Fit) -> dict[str, Any] | None:
+    verdict = fit.verdict
+    if verdict is None:
+        return None
+    return {
+        "word": str(verdict),
+        "khat": _number(verdict.khat),
+        "ess": _number(verdict.ess),
+        "num_evaluations": verdict.num_evaluations,
+        "reasons": [reason._asdict() for reason in verdict.reasons],
+    }
 
 
 def _summary(fit: Fit) -> tuple[Summary, ...]:

@@ -33,6 +33,8 @@ _CONFIDENCE = 2.0
 _WORSE = 3.0
 _OUTLYING = 4.0
 _LEAST_UPDATES, _LEAST_GRADIENTS, _LEAST_IN_WINDOW = 16, 64, 3
+_CONFIRMED = 1.25
+"""By how much the effort must grow while the fit stays level: one look may be luck."""
 _PATIENCE = 1.1
 """By how much the effort must grow before the next look."""
 
@@ -109,6 +111,8 @@ class StopRule:
             for name, (gain, _) in gains.items()
         )
         share = still_moving(drift)
+        if share is None and effort < _CONFIRMED * self._level_since:
+            return None
         if share is None:
             return Status("converged", f"the last quarter of the gradients gained nothing ({said})")
         if effort < 2 * self._level_since:

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from scorevi.check import Reason, Verdict
 from scorevi.evaluate import BadScore, BadScores
 from scorevi.export import check_folder
 from scorevi.gaussian import Gaussian
-from scorevi.results import Fit, Summary, Trace
+from scorevi.results import Fit, Restart, Summary, Trace
 from scorevi.status import Status
 from scorevi.targets import as_target
 from scorevi.targets.base import Parameter
 
-_FORMAT = "scorevi-fit-1"
+_FORMAT = "scorevi-fit-2"
 
 
 def save(fit: Fit, path: str | Path) -> Path:
@@ -43,6 +44,8 @@ def save(fit: Fit, path: str | Path) -> Path:
         "bad_examples": [[bad.cause, bad.detail] for bad in fit.bad_scores.examples],
         "notes": list(fit.notes),
         "summary": [list(row) for row in _summary(fit)],
+        "verdict": None if fit.verdict is None else _plain(fit.verdict),
+        "restarts": [[r.seed, r.status, r.elbo] for r in fit.restarts],
     }
     arrays: dict[str, Any] = {
         "meta": np.array(json.dumps(meta)),
@@ -50,6 +53,8 @@ def save(fit: Fit, path: str | Path) -> Path:
         "factor": fit.q.factor,
         "log_det": np.array(fit.q.log_det),
         "bad_points": np.array([bad.point for bad in fit.bad_scores.examples]),
+        "restart_means": np.array([restart.mean for restart in fit.restarts]),
+        "restart_sds": np.array([restart.sd for restart in fit.restarts]),
         **{f"trace_{name}": values for name, values in fit.trace._asdict().items()},
     }
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -108,6 +113,16 @@ def _summary(fit: Fit) -> tuple[Summary, ...]:
         return ()
 
 
+def _plain(verdict: Verdict) -> list[Any]:
+    reasons = [list(reason) for reason in verdict.reasons]
+    return [reasons, verdict.khat, verdict.ess, verdict.num_evaluations]
+
+
+def _verdict(told: list[Any]) -> Verdict:
+    reasons, *figures = told
+    return Verdict(tuple(Reason(*reason) for reason in reasons), *figures)
+
+
 def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
     factor, mean = arrays["factor"], arrays["mean"]
     dim = len(mean)
@@ -130,6 +145,13 @@ def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
         bad_scores=BadScores(Counter(meta["bad_scores"]), examples),
         notes=tuple(meta["notes"]),
         version=meta["version"],
+        saved_verdict=None if meta["verdict"] is None else _verdict(meta["verdict"]),
+        restarts=tuple(
+            Restart(seed, status, elbo, mean, sd)
+            for (seed, status, elbo), mean, sd in zip(
+                meta["restarts"], arrays["restart_means"], arrays["restart_sds"], strict=True
+            )
+        ),
         saved_summary=tuple(Summary(*row) for row in meta["summary"])
         if meta["constrained"]
         else (),
