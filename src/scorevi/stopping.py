@@ -5,8 +5,8 @@ for nothing, was better in the last quarter of the gradients than in the quarter
 that grow with the effort, so that slow progress is not taken for none: what a solver gains while
 its effort grows by a third must show. For each of the two quantities the gain between the windows
 is estimated with its standard error, and the upper end of its confidence interval is compared with
-what is worth waiting for: a quarter of the spread of a single draw, which the draws themselves
-could not show otherwise, or a twentieth of a nat.
+what is worth waiting for: half of the spread of a single draw, below which a difference does not
+matter to anything that is done with draws, or a twentieth of a nat. Two looks in a row must agree.
 
 A fit that is level while independent draws still agree on the way to go (:func:`still_moving`)
 has not arrived: its steps have become too short. It is given twice the effort to prove otherwise,
@@ -27,14 +27,14 @@ from scorevi.status import Status
 
 _EXACT = 1e-7
 """D times the Fisher residual, about four times the KL divergence, of a fit that is exact."""
-_SPREADS, _NATS, _LOG_FISHER = 0.25, 0.05, 0.1
+_SPREADS, _NATS, _LOG_FISHER = 0.5, 0.05, 0.1
 _CONFIDENCE = 2.0
 """Standard errors: the upper end of an interval of 95 %."""
 _WORSE = 3.0
 _OUTLYING = 4.0
 _LEAST_UPDATES, _LEAST_GRADIENTS, _LEAST_IN_WINDOW = 16, 64, 3
-_CONFIRMED = 1.25
-"""By how much the effort must grow while the fit stays level: one look may be luck."""
+_CONFIRMED = 1.05
+"""By how much the effort must grow while the fit stays level, so that there are two looks."""
 _PATIENCE = 1.1
 """By how much the effort must grow before the next look."""
 

@@ -1,0 +1,251 @@
+"""The verdict, and what it is made of."""
+
+import math
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+import scorevi
+from scorevi.check import Reason, Verdict
+from scorevi.examples import eight_schools, funnel, gaussian, random_gaussian, sinh_arcsinh
+from scorevi.psis import smooth
+from scorevi.studies import trust
+from scorevi.studies.zoo import zoo
+
+pytestmark = pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
+
+
+@pytest.mark.parametrize("name", zoo())
+def test_no_wrong_fit_passes_and_no_right_one_fails(name):
+    (trial,) = (trial for trial in trust.trials(1, name) if trial.target == name)
+    assert trial.verdict in (("warn", "fail") if trial.wrong else ("pass", "warn"))
+
+
+def test_the_moments_of_the_zoo_are_true():
+    """By importance sampling from a wide Student t, where the dimension allows it."""
+    rng = np.random.default_rng(0)
+    for name in ("banana", "ring", "two modes that touch, 50 : 50", "hard boundary"):
+        animal = zoo()[name]()
+        dim = animal.target.dim
+        freedom, scale = 5.0, 2.5 * animal.truth.sd
+        t = rng.standard_t(freedom, (200_000, dim))
+        theta = animal.truth.mean + scale * t
+        log_proposal = -0.5 * (freedom + 1) * np.log1p(t**2 / freedom).sum(axis=1)
+        with np.errstate(all="ignore"):
+            log_density = animal.target.evaluate(theta).log_density
+        log_weight = np.where(np.isfinite(log_density), log_density - log_proposal, -np.inf)
+        weight = np.exp(log_weight - log_weight.max())
+        weight /= weight.sum()
+        mean = weight @ theta
+        sd = np.sqrt(weight @ (theta - mean) ** 2)
+        np.testing.assert_allclose(mean, animal.truth.mean, atol=0.05 * animal.truth.sd.max())
+        np.testing.assert_allclose(sd, animal.truth.sd, rtol=0.05)
+
+
+def test_a_pass_has_no_reasons_and_says_what_it_cost():
+    fit = scorevi.fit(random_gaussian(5))
+    assert fit.verdict is None
+    verdict = fit.check()
+    assert verdict == "pass"
+    assert verdict.ok
+    assert verdict.reasons == ()
+    assert 400 < verdict.num_evaluations <= 700
+    assert fit.verdict is verdict
+    assert verdict.explain().startswith("pass")
+
+
+def test_it_names_the_parameter_with_the_tail():
+    verdict = scorevi.fit(funnel(5, 3.0)).check()
+    assert verdict == "warn" or verdict == "fail"
+    assert any("v (a long left tail" in reason.text for reason in verdict.reasons)
+
+
+def test_a_minor_mode_fails():
+    target = zoo()["two modes, 90 : 10"]().target
+    fit = scorevi.fit(target, initial=np.array([10.0, 0.0]))
+    assert fit.mean[0] == pytest.approx(10, abs=0.1)
+    verdict = fit.check()
+    assert verdict == "fail"
+    assert "there is another mode, 10 sd away in theta[0], with an ELBO above" in verdict.explain()
+    assert fit.check(modes=False) == "pass"
+
+
+def test_a_fit_that_is_not_at_the_best_gaussian_is_told_where_to_go():
+    p = random_gaussian(4, seed=3)
+    fit = scorevi.fit(gaussian(p.mean, p.covariance), "gsm", stop=False, max_gradients=20)
+    verdict = fit.check()
+    assert verdict != "pass"
+    assert any("should still move" in reason.text for reason in verdict.reasons)
+
+
+def test_a_failed_fit_fails_without_more_evaluations():
+    fit = scorevi.fit(scorevi.from_function(np.zeros_like, 2, batched=True))
+    verdict = fit.check()
+    assert verdict == "fail"
+    assert verdict.num_evaluations == 0
+    assert "diverged" in fit.status
+
+
+def test_without_a_log_density_it_cannot_pass():
+    fit = scorevi.fit(scorevi.from_function(np.negative, 2, batched=True))
+    verdict = fit.check()
+    assert verdict == "warn"
+    assert "no log density" in verdict.reasons[0].text
+    with pytest.raises(ValueError, match="Importance weights need the log density"):
+        fit.resample(10)
+
+
+def test_without_arviz_it_says_what_is_missing(monkeypatch):
+    fit = scorevi.fit(eight_schools())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    verdict = fit.check()
+    assert verdict != "pass"
+    assert "pip install 'scorevi[arviz]'" in verdict.explain()
+
+
+def test_the_verdict_is_saved_with_the_fit(tmp_path):
+    fit = scorevi.fit(funnel(3, 1.0), restarts=1)
+    verdict = fit.check()
+    back = scorevi.load(fit.save(tmp_path / "fit.npz"))
+    assert back.verdict == verdict
+    assert back.verdict.reasons == verdict.reasons
+    assert back.verdict.khat == verdict.khat
+    assert len(back.restarts) == 1
+    np.testing.assert_array_equal(back.restarts[0].mean, fit.restarts[0].mean)
+    with pytest.raises(ValueError, match="loaded without its model, so it cannot be checked anew"):
+        back.check()
+    assert pickle.loads(pickle.dumps(verdict)).reasons == verdict.reasons
+
+
+def test_the_gravest_reason_decides():
+    warn, fail = Reason("warn", "a", "b"), Reason("fail", "c", "d")
+    assert Verdict((warn, fail)) == "fail"
+    assert Verdict((warn, fail)).reasons[0] is fail
+    assert Verdict((warn,)) == "warn"
+    assert not Verdict((fail,)).ok
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+
+def test_khat_has_the_sign_and_size_that_theory_gives():
+    """Ratios that are Pareto with shape k; the estimate of 4,000 of them has an error near 0.1."""
+    rng = np.random.default_rng(0)
+    for k in (0.2, 0.5, 0.9):
+        ratio = -k * np.log(rng.random(4000))
+        assert smooth(ratio).khat == pytest.approx(k, abs=0.2)
+    # Of the wrong sign the tail would be bounded, and the estimate far below zero.
+    assert smooth(np.log(rng.random(4000))).khat < 0
+
+
+def test_weights_sum_to_one_and_leave_out_what_is_not_finite():
+    rng = np.random.default_rng(1)
+    ratio = rng.normal(size=500)
+    ratio[:5] = [np.nan, -np.inf, np.inf, np.nan, -np.inf]
+    weights = smooth(ratio)
+    assert weights.weights.sum() == pytest.approx(1)
+    assert (weights.weights[:5] == 0).all()
+    assert 0 < weights.ess < 495
+
+
+def test_equal_weights_and_few_weights():
+    equal = smooth(np.full(100, 3.0))
+    assert equal.khat == -math.inf
+    assert equal.reliable
+    assert equal.ess == pytest.approx(100)
+    few = smooth(np.zeros(10))
+    assert few.khat == math.inf
+    assert not few.reliable
+
+
+# --- restarts, resampling, error bars -----------------------------------------------------------
+
+
+def test_restarts_find_the_better_mode_and_are_kept():
+    target = zoo()["two modes, 90 : 10"]().target
+    fit = scorevi.fit(target, initial=np.array([12.0, 0.0]), restarts=3, seed=2)
+    assert fit.mean[0] == pytest.approx(0, abs=0.1)
+    assert len(fit.restarts) == 3
+    assert fit.num_gradients > 4 * 4
+    assert "the best of 4 runs" in fit.notes[0]
+    assert any(restart.mean[0] > 9 for restart in fit.restarts)
+
+
+def test_restarts_that_disagree_are_told():
+    target = zoo()["two modes, 50 : 50"]().target
+    fit = scorevi.fit(target, initial=np.array([10.0, 0.0]), restarts=2)
+    assert "a fit from another start" in fit.check(modes=False).explain()
+
+
+def test_restarts_are_reproducible_and_counted():
+    one, two = (scorevi.fit(eight_schools(), restarts=2, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(one.mean, two.mean)
+    assert [r.seed for r in one.restarts] == [r.seed for r in two.restarts]
+    with pytest.raises(ValueError, match="`restarts` must be a whole number >= 0; got -1"):
+        scorevi.fit(eight_schools(), restarts=-1)
+
+
+def test_resampling_corrects_a_skewed_fit():
+    """The mean of the tail is off by about 0.1 sd in q; 4,000 resampled draws leave 0.02."""
+    base = random_gaussian(2, seed=2)
+    target = sinh_arcsinh(base, 0.4, 1.0)
+    truth = np.sinh(np.arcsinh(base.sample(400_000, 0)) + 0.4)
+    fit = scorevi.fit(target)
+    for replace in (True, False):
+        sample = fit.resample(4000, replace=replace, proposals=40_000)
+        assert sample.theta.shape == (4000, 2)
+        assert sample.draws["theta"].shape == (4000, 2)
+        assert 4000 < sample.ess <= 40_000
+        error = np.abs(sample.theta.mean(axis=0) - truth.mean(axis=0)) / truth.std(axis=0)
+        assert error.max() < 0.06
+        np.testing.assert_allclose(sample.theta.std(axis=0), truth.std(axis=0), rtol=0.08)
+    assert len(np.unique(sample.theta, axis=0)) == 4000
+
+
+def test_resampling_refuses_where_it_would_be_wrong():
+    fit = scorevi.fit(funnel(10, 3.0))
+    with pytest.raises(scorevi.FitError, match=r"k-hat is .*, above 0\.7"):
+        fit.resample(1000, proposals=20_000)
+    with pytest.raises(ValueError, match="`proposals` must be at least `size`, 10, without"):
+        fit.resample(10, replace=False, proposals=5)
+
+
+def test_error_bars_are_those_of_fits_from_many_seeds():
+    """Means of fits from 12 seeds spread as their error bars say, within a factor of 3.
+
+    With 12 seeds the spread itself is known to within a factor of 1.5, and the bars of one fit
+    hold the noise of their own 4,000 draws.
+    """
+    target = sinh_arcsinh(random_gaussian(3, seed=2), 0.5, 1.0)
+    fits = [scorevi.fit(target, seed=seed, stop=False, max_gradients=400) for seed in range(12)]
+    spread = np.std([fit.mean for fit in fits], axis=0, ddof=1)
+    bars = np.median([fit.error_bars(4000).mean for fit in fits], axis=0)
+    assert (bars < 3 * np.maximum(spread, 0.02 * fits[0].q.sd)).all()
+    assert (bars > spread / 3).all()
+
+
+def test_error_bars_of_an_exact_fit_are_zero():
+    fit = scorevi.fit(random_gaussian(4))
+    bars = fit.error_bars()
+    assert (bars.mean < 1e-6 * fit.q.sd).all()
+    assert (bars.sd < 1e-6 * fit.q.sd).all()
+
+
+# --- the study ----------------------------------------------------------------------------------
+
+
+def test_the_tables_of_the_study_go_into_a_file(tmp_path):
+    found = list(trust.trials(1, "Gaussian, D = 2"))
+    assert trust.confusion(found).splitlines()[2] == "| right | 1 | 0 | 0 |"
+    path = tmp_path / "trust.md"
+    path.write_text("a\n<!-- confusion -->\nold\n<!-- end -->\nb\n")
+    trust.write(path, {"confusion": trust.confusion(found)})
+    text = path.read_text()
+    assert "old" not in text
+    assert text.startswith("a\n")
+    assert text.endswith("<!-- end -->\nb\n")
+    with pytest.raises(ValueError, match="has no place for the table"):
+        trust.write(path, {"targets": ""})

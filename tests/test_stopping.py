@@ -1,0 +1,142 @@
+"""The stop rule: neither early nor never."""
+
+import numpy as np
+import pytest
+from conftest import SEEDS
+
+import scorevi
+from scorevi.examples import (
+    eight_schools,
+    funnel,
+    gaussian,
+    logistic_regression,
+    random_gaussian,
+    sinh_arcsinh,
+)
+from scorevi.stopping import StopRule, _gain
+from scorevi.studies.zoo import zoo
+
+
+def elbo(q, target, size=4000):
+    z = np.random.default_rng(0).standard_normal((size, q.dim))
+    theta = q.mean + z @ q.factor.T
+    return float(np.mean(target.evaluate(theta).log_density - q.log_density(theta)))
+
+
+def scaled(target, exponents):
+    scale = 10.0 ** np.asarray(exponents)
+    return scorevi.from_function(
+        lambda x: target.score(x / scale) / scale,
+        target.dim,
+        lambda x: target.log_density(x / scale),
+        batched=True,
+    )
+
+
+@pytest.mark.parametrize("dim", [1, 2, 10, 50])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_gaussians_it_stops_within_three_times_the_limit_of_being_exact(dim, seed):
+    p = random_gaussian(dim, 100.0, seed=seed)
+    target = gaussian(p.mean, p.covariance)
+    exact = None
+    for step in scorevi.iterate(target, seed=seed, max_gradients=2000):
+        if exact is None and p.kl(step.q) < 1e-6:
+            exact = step.num_gradients
+            break
+    fit = scorevi.fit(target, seed=seed)
+    assert fit.status == "converged"
+    assert p.kl(fit.q) < 1e-6
+    assert exact <= fit.num_gradients <= exact + 3 * (dim + 1)
+
+
+SLOW = {
+    "funnel-2": lambda: funnel(2, 1.0),
+    "funnel-10": lambda: funnel(10, 0.5),
+    "scaled-10": lambda: scaled(
+        sinh_arcsinh(random_gaussian(10, 10.0, seed=2), 0.3, 1.0), np.linspace(-2, 2, 10)
+    ),
+    "logistic-30": lambda: logistic_regression(30, 300),
+    "gaussian-100": lambda: scaled(
+        gaussian(*_moments(random_gaussian(100, 10.0))), np.linspace(-3, 3, 100)
+    ),
+}
+
+
+def _moments(p):
+    return p.mean, p.covariance
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_it_does_not_stop_early(name):
+    """Within half a nat of what four times as many gradients reach: the noise of a fit is less."""
+    target = SLOW[name]()
+    fit = scorevi.fit(target, seed=1)
+    assert fit.status == "converged"
+    more = scorevi.fit(target, seed=1, stop=False, max_gradients=4 * fit.num_gradients)
+    assert elbo(fit.q, target) > elbo(more.q, target) - 0.5
+
+
+def test_a_slow_solver_is_waited_for():
+    """BBVI climbs for 36,000 gradients here; a third of them would not do."""
+    p = random_gaussian(10, 10.0, seed=1)
+    fit = scorevi.fit(
+        gaussian(p.mean, p.covariance), scorevi.BBVI(learning_rate=1e-2), max_gradients=60_000
+    )
+    assert p.kl(fit.q) < 0.2
+
+
+@pytest.mark.parametrize("name", [name for name in zoo() if "skew 1.8" not in name])
+def test_it_always_stops(name):
+    fit = scorevi.fit(zoo()[name]().target, seed=0) if "improper" not in name else None
+    if fit is not None and fit.status.ok:
+        assert fit.status in ("converged", "stalled")
+
+
+@pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
+@pytest.mark.parametrize("solver", ["gsm", "bam"])
+def test_every_solver_stops(solver):
+    fit = scorevi.fit(eight_schools(), solver, max_gradients=20_000)
+    assert fit.status in ("converged", "stalled")
+
+
+def test_a_ceiling_is_a_ceiling_and_stop_can_be_turned_off():
+    fit = scorevi.fit(eight_schools(), max_gradients=100)
+    assert fit.status == "budget"
+    assert fit.num_gradients <= 100
+    p = random_gaussian(3)
+    assert scorevi.fit(p, stop=False, max_gradients=200).status == "budget"
+
+
+def test_a_fit_that_no_longer_moves_though_it_should_has_stalled():
+    rule = StopRule(5)
+    rng = np.random.default_rng(0)
+    verdict = None
+    for count in range(1, 2000):
+        spent = 8.0 * np.arange(1, count + 1)
+        verdict = rule.look(
+            spent, rng.normal(size=count), np.exp(rng.normal(size=count)), np.ones(count)
+        )
+        if verdict is not None:
+            break
+    assert verdict == "stalled"
+    assert "agreed on the way to go" in verdict.cause
+    assert "too short" in verdict.advice
+
+
+def test_bad_scores_forbid_that_a_fit_is_called_exact():
+    assert StopRule(2).look([4], [0.0], [1e-20], [0.0]) == "converged"
+    assert StopRule(2).look([4], [0.0], [1e-20], [0.0], bad_scores=1) is None
+
+
+def test_the_interval_of_a_gain_covers_it():
+    """Nominally 95 % of the intervals mean ± 2 errors cover the truth; 400 trials, 3 sigma."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(2, 10, 80).astype(float)
+    older = np.arange(80) < 40
+    covered = 0
+    for _ in range(400):
+        values = np.where(older, 0.0, 0.3) + rng.normal(size=80) / np.sqrt(sizes)
+        gain = _gain(values, sizes, older, ~older)
+        covered += abs(gain.mean - 0.3) < 2 * gain.error
+        assert gain.spread == pytest.approx(1.0, rel=0.4)
+    assert 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400) < covered / 400 < 0.99
