@@ -85,11 +85,11 @@ def test_a_slow_solver_is_waited_for():
     assert p.kl(fit.q) < 0.2
 
 
-@pytest.mark.parametrize("name", [name for name in zoo() if "skew 1.8" not in name])
+@pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
+@pytest.mark.parametrize("name", zoo())
 def test_it_always_stops(name):
-    fit = scorevi.fit(zoo()[name]().target, seed=0) if "improper" not in name else None
-    if fit is not None and fit.status.ok:
-        assert fit.status in ("converged", "stalled")
+    fit = scorevi.fit(zoo()[name]().target, seed=0)
+    assert fit.status in ("converged", "stalled", "diverged")
 
 
 @pytest.mark.filterwarnings("ignore::scorevi.FitWarning")

@@ -388,15 +388,16 @@ def error_bars(fit: Fit, fresh: Fresh) -> ErrorBars:
     r"""Estimate how far q is from the Gaussian of highest ELBO, from the scores at fresh draws.
 
     There :math:`a = E_q[h]` and :math:`M = I + E_q[h z^\top]` vanish; elsewhere a Newton step moves
-    the mean by L a and the covariance by L M Lᵀ. Both are means over draws, with standard errors.
+    the mean by L a and the covariance by L M Lᵀ. Both are means over draws, with standard errors;
+    h + z in the place of h has the same means, and no variance where q is exact.
     """
     q, z = fit.q, fresh.z[fresh.good]
     count = max(len(z), 2)
-    h = np.asarray(q.whiten_score(fresh.score[fresh.good]))
-    shift = h @ q.factor.T
+    mismatch = np.asarray(q.whiten_score(fresh.score[fresh.good])) + z
+    shift = mismatch @ q.factor.T
     mean_step, mean_error = shift.mean(axis=0), shift.std(axis=0, ddof=1) / math.sqrt(count)
-    # (L (I + h zᵀ) Lᵀ)_jj of each draw, over 2 sd: the change of the standard deviation.
-    change = (q.sd**2 + shift * (z @ q.factor.T)) / (2 * q.sd)
+    # (L (h + z) zᵀ Lᵀ)_jj of each draw, over 2 sd: the change of the standard deviation.
+    change = shift * (z @ q.factor.T) / (2 * q.sd)
     sd_step, sd_error = change.mean(axis=0), change.std(axis=0, ddof=1) / math.sqrt(count)
     return ErrorBars(
         np.sqrt(np.maximum(mean_step**2 - mean_error**2, 0) + mean_error**2),
