@@ -20,11 +20,11 @@ from scorevi.compiled import Loop
 from scorevi.diagnostics import (
     drift,
     elbo_estimate,
-    fisher_residual,
     is_sound,
     predicted_and_actual,
     still_moving,
 )
+from scorevi.drawing import Drawing, NothingGood
 from scorevi.evaluate import Evaluator, Exhausted, Pair, TooManyBadScores
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, NoFinitePoint, search, start
@@ -34,7 +34,6 @@ from scorevi.status import Status
 from scorevi.targets.base import Evaluation, Target
 from scorevi.targets.jax import JaxTarget
 
-_TRIES_BEFORE_SEARCH = 10
 _CHUNK_SECONDS = 0.1
 _GRADIENT_CHECKS = 20
 _RARELY = 32
@@ -62,10 +61,6 @@ class Updates(NamedTuple):
         self.elbo.extend(more.elbo)
         self.fisher.extend(more.fisher)
         self.drift.extend(more.drift)
-
-
-class _NoStart(Exception):
-    """The first draws all had bad scores."""
 
 
 class Run:
@@ -103,6 +98,7 @@ class Run:
         self.solver = solver
         self.batch_size = solver.batch_size_for(target.dim)
         self.noise = Noise(entropy, target.dim)
+        self._drawing = Drawing(self.evaluator, self.noise)
         self.notes: list[str] = []
         self.num_updates = 0
         self.info: Any = None
@@ -298,58 +294,16 @@ class Run:
             )
 
     def _batch(self, evaluation: Evaluation | None) -> tuple[Batch, float]:
-        """Return a full batch of draws with good scores, and its Fisher residual.
-
-        Draws whose score is bad are dropped, counted and drawn anew.
-        """
-        z = self.noise.take(self.batch_size)
-        offset = self.q.image(z)
-        theta = self.q.mean + offset
-        if evaluation is None:
-            evaluation = self.evaluator(theta)
-        else:
-            self.evaluator.spent += self.batch_size
-        score, log_density, _ = evaluation
-        white = self.q.whiten_score(score)
-        fisher = float(fisher_residual(z, white))
-        # A sum is finite only if all its terms are: one test for the usual case.
-        if math.isfinite(fisher) and (
-            log_density is None or math.isfinite(float(log_density.sum()))
-        ):
-            return Batch(z, offset, theta, score, white, log_density), fisher
-        return self._redrawn(self._good_rows(z, offset, evaluation))
-
-    def _redrawn(self, batch: Batch) -> tuple[Batch, float]:
-        """Fill up a batch of which some draws were dropped."""
-        while (missing := self.batch_size - len(batch.z)) > 0:
-            nothing_good_yet = self.num_updates == 0 and len(batch.z) == 0
-            if nothing_good_yet and self.evaluator.bad.total >= _TRIES_BEFORE_SEARCH:
-                q, note = search(self.evaluator, self.q, self._rng)
-                self.notes.append(note)
-                self._begin(q)
-                return self._batch(None)
-            z = self.noise.take(missing)
-            offset = self.q.image(z)
-            more = self._good_rows(z, offset, self.evaluator(self.q.mean + offset))
-            columns = zip(batch, more, strict=True)
-            batch = Batch(*(None if a is None else np.concatenate([a, b]) for a, b in columns))
-        return batch, float(fisher_residual(batch.z, batch.whitened_score))
-
-    def _good_rows(self, z: Array, offset: Array, evaluation: Evaluation) -> Batch:
-        theta = self.q.mean + offset
-        score, log_density, _ = evaluation
-        white = self.q.whiten_score(score)
-        good = self.evaluator.usable(evaluation)
-        good &= np.isfinite(np.vecdot(white, white))
-        self.evaluator.note_bad(theta, evaluation, good)
-        return Batch(
-            z[good],
-            offset[good],
-            theta[good],
-            score[good],
-            white[good],
-            None if log_density is None else log_density[good],
-        )
+        """Return a full batch with good scores and its Fisher residual, moving q if need be."""
+        try:
+            return self._drawing.batch(
+                self.q, self.batch_size, evaluation, first=self.num_updates == 0
+            )
+        except NothingGood:
+            q, note = search(self.evaluator, self.q, self._rng)
+        self.notes.append(note)
+        self._begin(q)
+        return self._batch(None)
 
     def _out_of_budget(self) -> Status:
         if self.num_updates == 0:
