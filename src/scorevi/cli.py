@@ -179,6 +179,21 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     show_default=True,
     help="How many draws to write.",
 )
+@click.option(
+    "--checkpoint",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the fit in this file while it runs, to go on from.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on from the file of --checkpoint, if there is one."
+)
+@click.option(
+    "--checkpoint-seconds",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="The time between two writings of it.",
+)
 @_progress
 @_rows
 @_as_json

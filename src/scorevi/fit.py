@@ -6,15 +6,18 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scorevi._arrays import Seed, as_count, seed_entropy
-from scorevi.driver import Run, Updates
+from scorevi.checkpoint import Checkpoint
+from scorevi.driver import Run
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near
 from scorevi.progress import Show, progress_bar
+from scorevi.records import Updates
 from scorevi.results import Fit, Trace
 from scorevi.solvers import HasVariants, Solver, make_solver
 from scorevi.status import FitError, FitWarning
@@ -51,6 +54,9 @@ def fit(
     initial: Initial = None,
     progress: bool | None = None,
     raise_on_failure: bool = False,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 10.0,
 ) -> Fit:
     """Fit a Gaussian to a target.
 
@@ -83,6 +89,15 @@ def fit(
     raise_on_failure
         Raise :class:`scorevi.FitError`, which carries the fit, instead of warning with
         :class:`scorevi.FitWarning` when the fit fails.
+    checkpoint
+        A file to keep the fit in while it runs, so that one that was killed can go on from there.
+        One evaluation of the target, beside the budget, tells it from others.
+    resume
+        Go on from the checkpoint, to the same bits as if the fit had never stopped; with wider
+        limits than before, on from where it ended. The file of another fit, or a damaged one, is
+        refused. Where there is none, the fit begins at the beginning.
+    checkpoint_seconds
+        The time between two writings of the checkpoint.
 
     Returns
     -------
@@ -105,10 +120,13 @@ def fit(
     solver, initial = _resolve(solver, batch_size, initial)
     variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     target = as_target(target)
-    entropy = seed_entropy(seed)
+    keeper = _checkpoint(checkpoint, resume, checkpoint_seconds)
+    entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
+    if keeper is not None:
+        keeper.bind(target, solver, variants, entropy, initial)
     outcomes: list[tuple[Fit, str]] = []
     with progress_bar(max_gradients, progress) as show:
-        for variant in variants:
+        for number, variant in enumerate(variants):
             run = _make_run(
                 target,
                 variant,
@@ -119,7 +137,7 @@ def fit(
                 chunked=True,
             )
             before = sum(fit.num_gradients for fit, _ in outcomes)
-            outcomes.append(_complete(run, show, before))
+            outcomes.append(_complete(run, show, before, keeper, number))
             if outcomes[-1][0].status == "interrupted":
                 break
     result, warning = max(outcomes, key=lambda outcome: outcome[0]._rank)
@@ -139,19 +157,28 @@ def fit(
     return result
 
 
-def _complete(run: Run, show: Show, before: int) -> tuple[Fit, str]:
+def _complete(
+    run: Run, show: Show, before: int, keeper: Checkpoint | None, number: int
+) -> tuple[Fit, str]:
     """Let a run go on to its end; returns the fit and what is worth a warning."""
-    records = Updates.none()
+    records = Updates.none() if keeper is None else keeper.resume(number, run)
     try:
         for updates in run.updates():
             records.extend(updates)
             show(before + run.evaluator.spent, updates.elbo, updates.fisher)
+            if keeper is not None:
+                keeper.keep(number, run, records)
     except KeyboardInterrupt:
         run.interrupt()
+    finally:
+        if keeper is not None:
+            keeper.write(run)
     assert run.status is not None
+    # Ctrl-C may have come between one column and the next.
+    length = min(len(column) for column in records)
     trace = Trace(
-        np.array(records.num_gradients, dtype=np.int64),
-        *(np.array(column, dtype=np.float64) for column in records[1:]),
+        np.array(records.num_gradients[:length], dtype=np.int64),
+        *(np.array(column[:length], dtype=np.float64) for column in records[1:]),
     )
     warning = run.conclude(trace.drift)
     fit = Fit(
@@ -228,6 +255,18 @@ def _steps(run: Run) -> Iterator[Step]:
         raise FitError(run.status.explain())
     if run.status == "interrupted":
         raise KeyboardInterrupt
+
+
+def _checkpoint(path: str | Path | None, resume: bool, seconds: float) -> Checkpoint | None:
+    """Check what a user said about the checkpoint, and open it."""
+    is_number = isinstance(seconds, (int, float, np.number)) and seconds is not True
+    if not is_number or not seconds >= 0:
+        raise ValueError(f"`checkpoint_seconds` must be a number >= 0; got {seconds!r}.")
+    if path is not None:
+        return Checkpoint(path, float(seconds), resume)
+    if resume:
+        raise ValueError("`resume` needs `checkpoint`, the file to go on from; got None.")
+    return None
 
 
 def _limits(
