@@ -203,6 +203,18 @@ class Checkpoint:
         return runs
 
 
+def open_checkpoint(path: str | Path | None, resume: bool, seconds: float) -> Checkpoint | None:
+    """Check what a user said about the checkpoint, and open it; None where none is wanted."""
+    is_number = isinstance(seconds, (int, float, np.number)) and seconds is not True
+    if not is_number or not seconds >= 0:
+        raise ValueError(f"`checkpoint_seconds` must be a number >= 0; got {seconds!r}.")
+    if path is not None:
+        return Checkpoint(path, float(seconds), resume)
+    if resume:
+        raise ValueError("`resume` needs `checkpoint`, the file to go on from; got None.")
+    return None
+
+
 def _read(path: Path) -> dict[str, Any]:
     """Return what a file holds, every byte of it checked."""
     try:

@@ -194,6 +194,15 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     show_default=True,
     help="The time between two writings of it.",
 )
+@click.option(
+    "--isolate", is_flag=True, help="Compute the scores in another process, which may crash."
+)
+@click.option(
+    "--score-timeout",
+    type=float,
+    help="Seconds after which a point is given up; implies --isolate.",
+)
+@click.option("--workers", type=int, help="Compute scores in so many processes; implies --isolate.")
 @_progress
 @_rows
 @_as_json

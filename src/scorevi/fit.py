@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Seed, as_count, seed_entropy
-from scorevi.checkpoint import Checkpoint
+from scorevi._arrays import Seed, as_count, as_seconds, seed_entropy
+from scorevi.checkpoint import Checkpoint, open_checkpoint
 from scorevi.driver import Run
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near
@@ -22,6 +21,7 @@ from scorevi.results import Fit, Trace
 from scorevi.solvers import HasVariants, Solver, make_solver
 from scorevi.status import FitError, FitWarning
 from scorevi.targets import Target, as_target
+from scorevi.targets.isolated import evaluating
 
 
 class Step(NamedTuple):
@@ -57,6 +57,9 @@ def fit(
     checkpoint: str | Path | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 10.0,
+    isolate: bool = False,
+    score_timeout: float | None = None,
+    workers: int | None = None,
 ) -> Fit:
     """Fit a Gaussian to a target.
 
@@ -98,6 +101,15 @@ def fit(
         refused. Where there is none, the fit begins at the beginning.
     checkpoint_seconds
         The time between two writings of the checkpoint.
+    isolate
+        Compute the scores in another process. Where it crashes the point counts as a bad score,
+        and another process goes on. Points are evaluated one by one.
+    score_timeout
+        The most seconds that a point may take, after which it counts as a bad score. Implies
+        ``isolate``.
+    workers
+        In how many processes to compute the scores of a batch; the result does not depend on it.
+        Implies ``isolate``.
 
     Returns
     -------
@@ -120,15 +132,18 @@ def fit(
     solver, initial = _resolve(solver, batch_size, initial)
     variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     target = as_target(target)
-    keeper = _checkpoint(checkpoint, resume, checkpoint_seconds)
+    keeper = open_checkpoint(checkpoint, resume, checkpoint_seconds)
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
-    if keeper is not None:
-        keeper.bind(target, solver, variants, entropy, initial)
     outcomes: list[tuple[Fit, str]] = []
-    with progress_bar(max_gradients, progress) as show:
+    with (
+        evaluating(target, isolate, score_timeout, workers) as evaluated,
+        progress_bar(max_gradients, progress) as show,
+    ):
+        if keeper is not None:
+            keeper.bind(evaluated, solver, variants, entropy, initial)
         for number, variant in enumerate(variants):
             run = _make_run(
-                target,
+                evaluated,
                 variant,
                 None if max_gradients is None else max_gradients // len(variants),
                 None if max_seconds is None else max_seconds / len(variants),
@@ -141,6 +156,7 @@ def fit(
             if outcomes[-1][0].status == "interrupted":
                 break
     result, warning = max(outcomes, key=lambda outcome: outcome[0]._rank)
+    result = dataclasses.replace(result, target=target)  # not its workers, which are gone
     if len(variants) > 1:
         result = dataclasses.replace(
             result,
@@ -257,30 +273,13 @@ def _steps(run: Run) -> Iterator[Step]:
         raise KeyboardInterrupt
 
 
-def _checkpoint(path: str | Path | None, resume: bool, seconds: float) -> Checkpoint | None:
-    """Check what a user said about the checkpoint, and open it."""
-    is_number = isinstance(seconds, (int, float, np.number)) and seconds is not True
-    if not is_number or not seconds >= 0:
-        raise ValueError(f"`checkpoint_seconds` must be a number >= 0; got {seconds!r}.")
-    if path is not None:
-        return Checkpoint(path, float(seconds), resume)
-    if resume:
-        raise ValueError("`resume` needs `checkpoint`, the file to go on from; got None.")
-    return None
-
-
 def _limits(
     max_gradients: int | None, max_seconds: float | None
 ) -> tuple[int | None, float | None]:
     """Check the limits that a user gave."""
     if max_gradients is not None:
         max_gradients = as_count("max_gradients", max_gradients)
-    if max_seconds is not None:
-        is_number = isinstance(max_seconds, (int, float, np.number)) and max_seconds is not True
-        if not is_number or math.isnan(max_seconds) or max_seconds <= 0:
-            raise ValueError(f"`max_seconds` must be a positive number; got {max_seconds!r}.")
-        max_seconds = float(max_seconds)
-    return max_gradients, max_seconds
+    return max_gradients, as_seconds("max_seconds", max_seconds)
 
 
 def _make_run(
