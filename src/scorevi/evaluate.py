@@ -52,7 +52,7 @@ class BadScores:
     ----------
     counts
         How many there were, by cause: ``nan``, ``infinite``, ``overflow``, ``wrong-shape``,
-        ``raised``.
+        ``raised``; and where scores come from processes of their own, ``died`` and ``timeout``.
     examples
         The first few points, with the reason.
     """
