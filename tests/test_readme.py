@@ -1,4 +1,4 @@
-"""The Python of the README and of docs/models.md runs as printed, one block after the other."""
+"""The Python of the README and of the docs runs as printed, one block after the other."""
 
 import re
 from pathlib import Path
@@ -20,6 +20,12 @@ def test_the_examples_for_each_language_run():
     scope, count = run_blocks(ROOT / "docs" / "models.md")
     assert count == 5
     assert scope["data"]["posterior"]["sigma"].shape == (1, 1000)
+
+
+def test_nothing_is_lost(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, count = run_blocks(ROOT / "docs" / "lose-nothing.md")
+    assert count == 3
 
 
 @pytest.mark.jax

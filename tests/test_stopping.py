@@ -13,6 +13,7 @@ from scorevi.examples import (
     random_gaussian,
     sinh_arcsinh,
 )
+from scorevi.records import Updates
 from scorevi.stopping import StopRule, _gain
 from scorevi.studies.zoo import zoo
 
@@ -113,9 +114,8 @@ def test_a_fit_that_no_longer_moves_though_it_should_has_stalled():
     verdict = None
     for count in range(1, 2000):
         spent = 8.0 * np.arange(1, count + 1)
-        verdict = rule.look(
-            spent, rng.normal(size=count), np.exp(rng.normal(size=count)), np.ones(count)
-        )
+        noise = rng.normal(size=count)
+        verdict = rule.look(Updates(spent, spent, noise, np.exp(noise), np.ones(count)))
         if verdict is not None:
             break
     assert verdict == "stalled"
@@ -124,8 +124,9 @@ def test_a_fit_that_no_longer_moves_though_it_should_has_stalled():
 
 
 def test_bad_scores_forbid_that_a_fit_is_called_exact():
-    assert StopRule(2).look([4], [0.0], [1e-20], [0.0]) == "converged"
-    assert StopRule(2).look([4], [0.0], [1e-20], [0.0], bad_scores=1) is None
+    records = Updates([4], [0.0], [0.0], [1e-20], [0.0])
+    assert StopRule(2).look(records) == "converged"
+    assert StopRule(2).look(records, bad_scores=1) is None
 
 
 def test_the_interval_of_a_gain_covers_it():

@@ -66,6 +66,16 @@ def as_count(name: str, value: Any, *, optional: bool = False, least: int = 1) -
     return int(value)
 
 
+def as_seconds(name: str, value: Any) -> float | None:
+    """Check that a user's ``value`` is a time above zero; None stands for no limit."""
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or not value > 0:
+        raise ValueError(f"`{name}` must be a positive number; got {value!r}.")
+    return float(value)
+
+
 def is_positive(value: Any) -> bool:
     """Return whether a user's ``value`` is one finite number above zero."""
     if isinstance(value, (bool, np.bool_, str)) or np.ndim(value) != 0:

@@ -199,6 +199,30 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     show_default=True,
     help="Give a verdict on the fit, for some 700 to 2300 evaluations more.",
 )
+@click.option(
+    "--checkpoint",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the fit in this file while it runs, to go on from.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on from the file of --checkpoint, if there is one."
+)
+@click.option(
+    "--checkpoint-seconds",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="The time between two writings of it.",
+)
+@click.option(
+    "--isolate", is_flag=True, help="Compute the scores in another process, which may crash."
+)
+@click.option(
+    "--score-timeout",
+    type=float,
+    help="Seconds after which a point is given up; implies --isolate.",
+)
+@click.option("--workers", type=int, help="Compute scores in so many processes; implies --isolate.")
 @_progress
 @_rows
 @_as_json

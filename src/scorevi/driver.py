@@ -7,11 +7,10 @@ a compiled loop; the iterates are the same.
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,52 +19,24 @@ from scorevi.compiled import Loop
 from scorevi.diagnostics import (
     drift,
     elbo_estimate,
-    fisher_residual,
     is_sound,
-    predicted_and_actual,
     still_moving,
 )
+from scorevi.drawing import Drawing, NothingGood
 from scorevi.evaluate import Evaluator, Exhausted, Pair, TooManyBadScores
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near, NoFinitePoint, search, start
 from scorevi.noise import RESTART, SEARCH, Noise, stream
+from scorevi.records import Snapshot, Updates
+from scorevi.signcheck import SignCheck
 from scorevi.solvers.base import Batch, Remembers, Solver
 from scorevi.status import Status
 from scorevi.targets.base import Evaluation, Target
 from scorevi.targets.jax import JaxTarget
 
-_TRIES_BEFORE_SEARCH = 10
 _CHUNK_SECONDS = 0.1
-_GRADIENT_CHECKS = 20
 _RARELY = 32
 """Where bad scores interrupt the compiled loop more often, go step by step for as long."""
-
-
-class Updates(NamedTuple):
-    """The records of one or more updates, in order."""
-
-    num_gradients: list[int]
-    seconds: list[float]
-    elbo: list[float]
-    fisher: list[float]
-    drift: list[float]
-
-    @classmethod
-    def none(cls) -> Updates:
-        """Return no records."""
-        return cls([], [], [], [], [])
-
-    def extend(self, more: Updates) -> None:
-        """Append the records of later updates."""
-        self.num_gradients.extend(more.num_gradients)
-        self.seconds.extend(more.seconds)
-        self.elbo.extend(more.elbo)
-        self.fisher.extend(more.fisher)
-        self.drift.extend(more.drift)
-
-
-class _NoStart(Exception):
-    """The first draws all had bad scores."""
 
 
 class Run:
@@ -98,22 +69,32 @@ class Run:
     ) -> None:
         self.began = time.perf_counter()
         self.entropy = entropy
-        deadline = None if max_seconds is None else self.began + max_seconds
-        self.evaluator = Evaluator(target, max_gradients, deadline)
+        self.evaluator = Evaluator(target, max_gradients)
         self.solver = solver
         self.batch_size = solver.batch_size_for(target.dim)
         self.noise = Noise(entropy, target.dim)
+        self._drawing = Drawing(self.evaluator, self.noise)
         self.notes: list[str] = []
         self.num_updates = 0
         self.info: Any = None
         self.status: Status | None = None
-        self._chunked = chunked
+        self.next_look: float = math.inf
+        """The update at which somebody wants to look; a chunk of updates ends there."""
+        self._max_seconds = max_seconds
+        self._compiling = 0.0
+        self._set_deadline()
         self._rng = stream(entropy, SEARCH)
         self._loop: Loop | None = None
+        if chunked and solver.compilable and isinstance(target, JaxTarget):
+            self._loop = Loop(target, solver, self.batch_size)
+        self._loop_raised = False
+        self._failed: Evaluation | None = None
         self._chunk = 1
+        self._one_by_one = 0
+        self._smooth = 0
         self._stepwise = 0
         self._state: Any = None
-        self._slopes: list[tuple[float, float]] = []
+        self._sign = SignCheck()
         self._initial = initial
         self.q = Gaussian.standard(target.dim)
         self._log_det_at_start = 0.0
@@ -139,9 +120,16 @@ class Run:
         )
 
     def updates(self) -> Iterator[Updates]:
-        """Go forward until the run ends; ``self.status`` then says how."""
+        """Go forward until the run ends; ``self.status`` then says how.
+
+        The first of a run that was not restored has no records: it says that the start is made.
+        """
         try:
-            self._start()
+            if self._state is None:
+                self._start()
+                yield Updates.none()
+            if self._loop is not None and self.evaluator.remaining >= self.batch_size:
+                self._compile(self._loop)
             while self.status is None:
                 # What is not finite is looked for and counted; it need not be warned of as well.
                 with np.errstate(all="ignore"):
@@ -179,21 +167,61 @@ class Run:
         """End because the user said so."""
         self.status = Status("interrupted", f"stopped by the user after {self._so_far()}")
 
+    def snapshot(self) -> Snapshot:
+        """Return what :meth:`restore` needs, by reference: no array of a run is ever changed."""
+        return Snapshot(
+            state=self._state,
+            position=self.noise.position,
+            search=dict(self._rng.bit_generator.state),
+            account=self.evaluator.account,
+            num_updates=self.num_updates,
+            log_det_at_start=self._log_det_at_start,
+            slopes=tuple(self._sign.slopes),
+            notes=tuple(self.notes),
+            seconds=self.seconds,
+            compiling=self._compiling,
+            smooth=self._smooth,
+            stepwise=self._stepwise,
+            loop_raised=self._loop_raised,
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Become the run that the snapshot was taken of; limits and solver stay as they are."""
+        self._state, self.q = snapshot.state, snapshot.state.q
+        self.noise.position = snapshot.position
+        self._rng.bit_generator.state = snapshot.search
+        self.evaluator.restore(snapshot.account)
+        self.num_updates = snapshot.num_updates
+        self._log_det_at_start = snapshot.log_det_at_start
+        self._sign = SignCheck(snapshot.slopes)
+        self.notes = list(snapshot.notes)
+        self.began = time.perf_counter() - snapshot.seconds
+        self._compiling = snapshot.compiling
+        self._smooth, self._stepwise = snapshot.smooth, snapshot.stepwise
+        self._loop_raised = snapshot.loop_raised
+        self._loop = None if self._loop_raised else self._loop
+        self._set_deadline()
+        self._size_batch()
+
+    def _set_deadline(self) -> None:
+        if self._max_seconds is not None:
+            self.evaluator.deadline = self.began + self._max_seconds + self._compiling
+
     def _start(self) -> None:
-        target, solver = self.evaluator.target, self.solver
         begin = start(self._initial, self.evaluator, self._rng)
         self.notes += begin.notes
         self._begin(begin.q)
-        self._check_gradient(*begin.pairs)
-        if begin.pairs and isinstance(solver, Remembers):
-            self._state = solver.remember(self._state, begin.pairs)
+        if self.evaluator.target.has_log_density:
+            self.status = self._sign.add(*begin.pairs)
+        if begin.pairs and isinstance(self.solver, Remembers):
+            self._state = self.solver.remember(self._state, begin.pairs)
         self._size_batch()
-        if self._chunked and solver.compilable and isinstance(target, JaxTarget):
-            self._loop = Loop(target, solver, self.batch_size)
-            began = time.perf_counter()
-            self._loop.compile(self._state)
-            if self.evaluator.deadline is not None:
-                self.evaluator.deadline += time.perf_counter() - began
+
+    def _compile(self, loop: Loop) -> None:
+        began = time.perf_counter()
+        loop.compile(self._state)
+        self._compiling += time.perf_counter() - began
+        self._set_deadline()
 
     def _begin(self, q: Gaussian) -> None:
         self.q = q
@@ -206,20 +234,37 @@ class Run:
         if self._stepwise > 0:
             self._stepwise -= 1
             return self._step(None)
-        return self._many_steps(self._loop)
+        updates = Updates.none()
+        if self._failed is None:
+            updates = self._many_steps(self._loop)
+        if updates.elbo or self.status is not None:
+            return updates
+        # Counted in updates, not in chunks, whose length is a matter of speed: the iterates of
+        # the loop and of single steps differ by rounding.
+        if self._smooth < _RARELY:
+            self._stepwise = _RARELY
+        self._smooth = 0
+        failed, self._failed = self._failed, None
+        return self._step(failed)
 
     def _many_steps(self, loop: Loop) -> Updates:
         if self.evaluator.remaining < self.batch_size or self.evaluator.late:
             raise Exhausted
         before = self.seconds
         size = self.batch_size
-        steps = int(min(self._chunk, loop.max_steps, self.evaluator.remaining // size))
+        chunk = 1 if self._one_by_one else self._chunk
+        ahead = max(1.0, self.next_look - self.num_updates)
+        steps = int(min(chunk, loop.max_steps, self.evaluator.remaining // size, ahead))
         noise = self.noise.rows(self.noise.position, steps * size)
         try:
             result = loop(self._state, noise, steps, self._log_det_at_start)
         except Exception as error:
-            # A target with host callbacks may raise. Step by step, that is one bad score.
-            self._loop = None
+            # A target with host callbacks may raise. Step by step, that is one bad score; the
+            # steps before it are the loop's, wherever the chunk happened to begin.
+            if steps > 1:
+                self._one_by_one = steps
+                return self._many_steps(loop)
+            self._loop, self._loop_raised = None, True
             self.notes.append(
                 f"the compiled loop raised {type(error).__name__}; went on step by step"
             )
@@ -231,20 +276,17 @@ class Run:
         elapsed = self.seconds - before
         # Chunks of a tenth of a second: limits in time and Ctrl-C are heeded between them.
         self._chunk = max(1, int(steps * min(4.0, _CHUNK_SECONDS / max(elapsed, 1e-9))))
-        if done < min(steps, _RARELY):
-            self._stepwise = _RARELY
+        self._one_by_one = max(0, self._one_by_one - 1)
+        self._smooth += done
+        self._failed = result.failed
         self._accept(result.state, done)
-        updates = Updates(
+        return Updates(
             [first + size * (k + 1) for k in range(done)],
             [before + elapsed * (k + 1) / done for k in range(done)],
             result.elbo.tolist(),
             result.fisher.tolist(),
             result.drift.tolist(),
         )
-        if result.failed is None:
-            return updates
-        updates.extend(self._step(result.failed))
-        return updates
 
     def _step(self, evaluation: Evaluation | None) -> Updates:
         """Take one step; ``evaluation`` is the batch's if it is already known and paid for."""
@@ -252,9 +294,9 @@ class Run:
         elbo = math.nan
         if batch.log_density is not None:
             elbo = float(elbo_estimate(batch.z, batch.log_density, self.q.log_det))
-            if len(self._slopes) < _GRADIENT_CHECKS and len(batch.z) > 1:
+            if not self._sign.done:
                 rows = zip(batch.theta[:2], batch.score[:2], batch.log_density[:2], strict=True)
-                self._check_gradient(*(Pair(t, g, float(v)) for t, g, v in rows))
+                self.status = self._sign.add(*(Pair(t, g, float(v)) for t, g, v in rows))
         try:
             state, self.info = self.solver.step(self._state, batch)
         except np.linalg.LinAlgError as error:
@@ -278,24 +320,6 @@ class Run:
         if wanted is not None:
             self.batch_size = int(max(1, min(wanted, self.evaluator.remaining)))
 
-    def _check_gradient(self, *pairs: Pair) -> None:
-        """Compare scores and log densities of the first pairs seen: a wrong sign ends the run."""
-        if not self.evaluator.target.has_log_density or len(self._slopes) >= _GRADIENT_CHECKS:
-            return
-        self._slopes += [predicted_and_actual(a, b) for a, b in itertools.pairwise(pairs)]
-        if len(self._slopes) < _GRADIENT_CHECKS:
-            return
-        predicted, actual = np.array(self._slopes).T
-        scale = float(np.linalg.norm(predicted) * np.linalg.norm(actual))
-        if scale > 0 and float(predicted @ actual) < -0.5 * scale:
-            self.status = Status(
-                "bad-scores",
-                "the score contradicts the log density: between draws the log density falls where "
-                "the score says that it rises",
-                "Check the sign of the score, and compare it with finite differences of the "
-                "log density.",
-            )
-
     def _accept(self, state: Any, updates: int) -> None:
         """Make the new state the current one, or end the run if it cannot be."""
         if is_sound(state.q, self._log_det_at_start):
@@ -313,58 +337,16 @@ class Run:
             )
 
     def _batch(self, evaluation: Evaluation | None) -> tuple[Batch, float]:
-        """Return a full batch of draws with good scores, and its Fisher residual.
-
-        Draws whose score is bad are dropped, counted and drawn anew.
-        """
-        z = self.noise.take(self.batch_size)
-        offset = self.q.image(z)
-        theta = self.q.mean + offset
-        if evaluation is None:
-            evaluation = self.evaluator(theta)
-        else:
-            self.evaluator.spent += self.batch_size
-        score, log_density, _ = evaluation
-        white = self.q.whiten_score(score)
-        fisher = float(fisher_residual(z, white))
-        # A sum is finite only if all its terms are: one test for the usual case.
-        if math.isfinite(fisher) and (
-            log_density is None or math.isfinite(float(log_density.sum()))
-        ):
-            return Batch(z, offset, theta, score, white, log_density), fisher
-        return self._redrawn(self._good_rows(z, offset, evaluation))
-
-    def _redrawn(self, batch: Batch) -> tuple[Batch, float]:
-        """Fill up a batch of which some draws were dropped."""
-        while (missing := self.batch_size - len(batch.z)) > 0:
-            nothing_good_yet = self.num_updates == 0 and len(batch.z) == 0
-            if nothing_good_yet and self.evaluator.bad.total >= _TRIES_BEFORE_SEARCH:
-                q, note = search(self.evaluator, self.q, self._rng)
-                self.notes.append(note)
-                self._begin(q)
-                return self._batch(None)
-            z = self.noise.take(missing)
-            offset = self.q.image(z)
-            more = self._good_rows(z, offset, self.evaluator(self.q.mean + offset))
-            columns = zip(batch, more, strict=True)
-            batch = Batch(*(None if a is None else np.concatenate([a, b]) for a, b in columns))
-        return batch, float(fisher_residual(batch.z, batch.whitened_score))
-
-    def _good_rows(self, z: Array, offset: Array, evaluation: Evaluation) -> Batch:
-        theta = self.q.mean + offset
-        score, log_density, _ = evaluation
-        white = self.q.whiten_score(score)
-        good = self.evaluator.usable(evaluation)
-        good &= np.isfinite(np.vecdot(white, white))
-        self.evaluator.note_bad(theta, evaluation, good)
-        return Batch(
-            z[good],
-            offset[good],
-            theta[good],
-            score[good],
-            white[good],
-            None if log_density is None else log_density[good],
-        )
+        """Return a full batch with good scores and its Fisher residual, moving q if need be."""
+        try:
+            return self._drawing.batch(
+                self.q, self.batch_size, evaluation, first=self.num_updates == 0
+            )
+        except NothingGood:
+            q, note = search(self.evaluator, self.q, self._rng)
+        self.notes.append(note)
+        self._begin(q)
+        return self._batch(None)
 
     def _out_of_budget(self) -> Status:
         if self.num_updates == 0:

@@ -52,7 +52,7 @@ class BadScores:
     ----------
     counts
         How many there were, by cause: ``nan``, ``infinite``, ``overflow``, ``wrong-shape``,
-        ``raised``.
+        ``raised``; and where scores come from processes of their own, ``died`` and ``timeout``.
     examples
         The first few points, with the reason.
     """
@@ -79,6 +79,17 @@ class BadScores:
         return (
             f"{self.total} bad scores ({causes}); the first: {self.examples[0].detail.rstrip('.')}"
         )
+
+
+class Account(NamedTuple):
+    """What an evaluator has counted, to go on from."""
+
+    spent: int
+    retried: int
+    window_start: int
+    window_bad: int
+    bad_counts: dict[str, int]
+    bad_examples: tuple[BadScore, ...]
 
 
 class Evaluator:
@@ -133,6 +144,24 @@ class Evaluator:
             if size > 1 and size <= self.remaining:
                 return self._one_by_one(theta)
             return self._failed(size, why)
+
+    @property
+    def account(self) -> Account:
+        """What was counted so far."""
+        return Account(
+            self.spent,
+            self.retried,
+            self._window_start,
+            self._window_bad,
+            dict(self.bad.counts),
+            tuple(self.bad.examples),
+        )
+
+    def restore(self, account: Account) -> None:
+        """Go on from what was counted before."""
+        self.spent, self.retried = account.spent, account.retried
+        self._window_start, self._window_bad = account.window_start, account.window_bad
+        self.bad = BadScores(Counter(account.bad_counts), list(account.bad_examples))
 
     def point(self, theta: Array) -> Pair | None:
         """Evaluate one point; None, and an entry among the bad scores, if it is no use."""

@@ -161,13 +161,13 @@ def write_draws(fit: Fit, path: str | Path, draws: int = 1000, seed: Seed = None
         raise ValueError(f"`path` could not be written: {path}: {error}.") from None
 
 
-def check_folder(path: str | Path) -> Path:
+def check_folder(path: str | Path, argument: str = "path") -> Path:
     """Refuse a path to write to whose folder does not exist."""
     path = Path(path)
     if not path.name:
-        raise ValueError("`path` must name a file; got an empty name.")
+        raise ValueError(f"`{argument}` must name a file; got an empty name.")
     if not path.parent.is_dir():
-        raise ValueError(f"`path` must lie in an existing folder; there is no {path.parent}.")
+        raise ValueError(f"`{argument}` must lie in an existing folder; there is no {path.parent}.")
     return path
 
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Seed, as_count, seed_entropy
-from scorevi.driver import Run, Updates
+from scorevi._arrays import Seed, as_count, as_seconds, seed_entropy
+from scorevi.checkpoint import Checkpoint, open_checkpoint
+from scorevi.driver import Run
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near
 from scorevi.progress import Show, progress_bar, show_nothing
+from scorevi.records import Updates
 from scorevi.results import Fit, Restart, Trace
 from scorevi.solvers import HasVariants, Solver, make_solver
 from scorevi.status import FitError, FitWarning
 from scorevi.stopping import StopRule
 from scorevi.targets import Target, as_target
+from scorevi.targets.isolated import evaluating
 
 
 class Step(NamedTuple):
@@ -57,6 +60,12 @@ def fit(
     restarts: int = 0,
     progress: bool | None = None,
     raise_on_failure: bool = False,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_seconds: float = 10.0,
+    isolate: bool = False,
+    score_timeout: float | None = None,
+    workers: int | None = None,
 ) -> Fit:
     """Fit a Gaussian to a target.
 
@@ -96,6 +105,24 @@ def fit(
     raise_on_failure
         Raise :class:`scorevi.FitError`, which carries the fit, instead of warning with
         :class:`scorevi.FitWarning` when the fit fails.
+    checkpoint
+        A file to keep the fit in while it runs, so that one that was killed can go on from there.
+        One evaluation of the target, beside the budget, tells it from others.
+    resume
+        Go on from the checkpoint, to the same bits as if the fit had never stopped; with wider
+        limits than before, on from where it ended. The file of another fit, or a damaged one, is
+        refused. Where there is none, the fit begins at the beginning.
+    checkpoint_seconds
+        The time between two writings of the checkpoint.
+    isolate
+        Compute the scores in another process. Where it crashes the point counts as a bad score,
+        and another process goes on. Points are evaluated one by one.
+    score_timeout
+        The most seconds that a point may take, after which it counts as a bad score. Implies
+        ``isolate``.
+    workers
+        In how many processes to compute the scores of a batch; the result does not depend on it.
+        Implies ``isolate``.
 
     Returns
     -------
@@ -119,12 +146,23 @@ def fit(
     solver, initial = _resolve(solver, batch_size, initial)
     variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     target = as_target(target)
-    entropy = seed_entropy(seed)
+    keeper = open_checkpoint(checkpoint, resume, checkpoint_seconds)
+    if keeper is not None and restarts:
+        raise ValueError(
+            f"`restarts` must be 0 with `checkpoint`, which holds one run; got {restarts}. Make "
+            "the fits one by one, each with its own seed and checkpoint."
+        )
+    entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     outcomes: list[tuple[Fit, str]] = []
-    with progress_bar(max_gradients, progress) as show:
-        for variant in variants:
+    with (
+        evaluating(target, isolate, score_timeout, workers) as evaluated,
+        progress_bar(max_gradients, progress) as show,
+    ):
+        if keeper is not None:
+            keeper.bind(evaluated, solver, variants, entropy, initial)
+        for number, variant in enumerate(variants):
             run = _make_run(
-                target,
+                evaluated,
                 variant,
                 None if max_gradients is None else max_gradients // len(variants),
                 None if max_seconds is None else max_seconds / len(variants),
@@ -134,13 +172,14 @@ def fit(
             )
             before = sum(fit.num_gradients for fit, _ in outcomes)
             with _elsewhere(run, restarts, stop) as others:
-                outcomes.append(_complete(run, show, before, stop))
+                outcomes.append(_complete(run, show, before, stop, keeper, number))
                 outcomes += others()
             if run.status == "interrupted":
                 break
     result, warning = max(outcomes, key=lambda outcome: outcome[0]._rank)
     if len(outcomes) > 1:
         result = _best_of([fit for fit, _ in outcomes], result)
+    result = dataclasses.replace(result, target=target)  # not its workers, which are gone
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:
@@ -176,7 +215,7 @@ def _elsewhere(run: Run, count: int, stop: bool) -> Iterator[Callable[[], list[t
         return
     others = [run.from_elsewhere(index) for index in range(count)]
     with ThreadPoolExecutor(min(count, os.cpu_count() or 1)) as pool:
-        work = [pool.submit(_complete, other, show_nothing, 0, stop) for other in others]
+        work = [pool.submit(_complete, other, show_nothing, 0, stop, None, 0) for other in others]
 
         def wait() -> list[tuple[Fit, str]]:
             if run.status == "interrupted":
@@ -187,28 +226,35 @@ def _elsewhere(run: Run, count: int, stop: bool) -> Iterator[Callable[[], list[t
         yield wait
 
 
-def _complete(run: Run, show: Show, before: int, stop: bool) -> tuple[Fit, str]:
+def _complete(
+    run: Run, show: Show, before: int, stop: bool, keeper: Checkpoint | None, number: int
+) -> tuple[Fit, str]:
     """Let a run go on to its end; returns the fit and what is worth a warning."""
-    records = Updates.none()
+    records = Updates.none() if keeper is None else keeper.resume(number, run)
     rule = StopRule(run.evaluator.target.dim)
+    if stop:
+        run.status = rule.catch_up(records, run.evaluator.bad.total)
+        run.next_look = rule.next_update
     try:
         for updates in run.updates():
             records.extend(updates)
             show(before + run.evaluator.spent, updates.elbo, updates.fisher)
+            if keeper is not None:
+                keeper.keep(number, run, records)
             if stop and run.status is None:
-                run.status = rule.look(
-                    records.num_gradients,
-                    records.elbo,
-                    records.fisher,
-                    records.drift,
-                    run.evaluator.bad.total,
-                )
+                run.status = rule.look(records, run.evaluator.bad.total)
+                run.next_look = rule.next_update
     except KeyboardInterrupt:
         run.interrupt()
+    finally:
+        if keeper is not None:
+            keeper.write(run)
     assert run.status is not None
+    # Ctrl-C may have come between one column and the next.
+    length = min(len(column) for column in records)
     trace = Trace(
-        np.array(records.num_gradients, dtype=np.int64),
-        *(np.array(column, dtype=np.float64) for column in records[1:]),
+        np.array(records.num_gradients[:length], dtype=np.int64),
+        *(np.array(column[:length], dtype=np.float64) for column in records[1:]),
     )
     warning = run.conclude(trace.drift)
     fit = Fit(
@@ -293,12 +339,7 @@ def _limits(
     """Check the limits that a user gave."""
     if max_gradients is not None:
         max_gradients = as_count("max_gradients", max_gradients)
-    if max_seconds is not None:
-        is_number = isinstance(max_seconds, (int, float, np.number)) and max_seconds is not True
-        if not is_number or math.isnan(max_seconds) or max_seconds <= 0:
-            raise ValueError(f"`max_seconds` must be a positive number; got {max_seconds!r}.")
-        max_seconds = float(max_seconds)
-    return max_gradients, max_seconds
+    return max_gradients, as_seconds("max_seconds", max_seconds)
 
 
 def _make_run(

@@ -16,13 +16,13 @@ and has *stalled* then.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from scorevi._arrays import Array, Mask
 from scorevi.diagnostics import still_moving
+from scorevi.records import Updates
 from scorevi.status import Status
 
 _EXACT = 1e-7
@@ -65,32 +65,40 @@ class StopRule:
 
     def __init__(self, dim: int) -> None:
         self._dim = dim
-        self._next_look = float(max(_LEAST_GRADIENTS, 4 * (dim + 2)))
+        self.next_update = 1
+        """How many updates there must be for the next look; fixed, not a matter of timing."""
+        self._least_effort = float(max(_LEAST_GRADIENTS, 4 * (dim + 2)))
         self._level_since = math.inf
 
-    def look(
-        self,
-        num_gradients: Sequence[float],
-        elbo: Sequence[float],
-        fisher: Sequence[float],
-        drift: Sequence[float],
-        bad_scores: int = 0,
-    ) -> Status | None:
-        """Return how to end, or None to go on. Arguments as in :class:`scorevi.Trace`.
+    def look(self, records: Updates, bad_scores: int = 0) -> Status | None:
+        """Return how to end, or None to go on.
 
         Where there were bad scores a fit that agrees with all good ones need not be exact.
         """
-        if len(fisher) and self._dim * fisher[-1] < _EXACT and not bad_scores:
-            return Status("converged", f"the Fisher residual is {fisher[-1]:.1g}: q is exact")
-        if len(fisher) < _LEAST_UPDATES or num_gradients[-1] - num_gradients[0] < self._next_look:
+        count = len(records.fisher)
+        if count < self.next_update:
             return None
-        spent, elbos, residuals, drifts = map(np.asarray, (num_gradients, elbo, fisher, drift))
-        return self._judge(spent, elbos, residuals, drifts)
+        self.next_update = max(count + 1, math.ceil(_PATIENCE * count))
+        if self._dim * records.fisher[-1] < _EXACT and not bad_scores:
+            return Status(
+                "converged", f"the Fisher residual is {records.fisher[-1]:.1g}: q is exact"
+            )
+        spent = np.asarray(records.num_gradients, dtype=np.float64)
+        if count < _LEAST_UPDATES or spent[-1] - spent[0] < self._least_effort:
+            return None
+        elbo, fisher, drift = map(np.asarray, (records.elbo, records.fisher, records.drift))
+        return self._judge(spent, elbo, fisher, drift)
+
+    def catch_up(self, records: Updates, bad_scores: int) -> Status | None:
+        """Look at the records of a run that is resumed, as if it had never been interrupted."""
+        while self.next_update < len(records.fisher):
+            earlier = Updates(*(column[: self.next_update] for column in records))
+            self.look(earlier, bad_scores)
+        return self.look(records, bad_scores)
 
     def _judge(self, spent: Array, elbo: Array, fisher: Array, drift: Array) -> Status | None:
         sizes = np.diff(spent, prepend=2.0 * spent[0] - spent[1])
         effort = float(sizes.sum())
-        self._next_look = _PATIENCE * effort
         done = np.cumsum(sizes) / effort
         older, newer = (done > 0.5) & (done <= 0.75), done > 0.75
         if min(older.sum(), newer.sum()) < _LEAST_IN_WINDOW:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from scorevi._files import why, write_arrays
 from scorevi.check import Reason, Verdict
 from scorevi.evaluate import BadScore, BadScores
 from scorevi.export import check_folder
@@ -57,16 +56,10 @@ def save(fit: Fit, path: str | Path) -> Path:
         "restart_sds": np.array([restart.sd for restart in fit.restarts]),
         **{f"trace_{name}": values for name, values in fit.trace._asdict().items()},
     }
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with part.open("wb") as file:
-            np.savez(file, **arrays)
-        part.replace(path)
+        write_arrays(path, arrays)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        reason = error.strerror or type(error).__name__
-        raise ValueError(f"`path` could not be written: {path}: {reason}.") from None
+        raise ValueError(f"`path` could not be written: {path}: {why(error)}.") from None
     return path
 
 

@@ -57,6 +57,10 @@ class JaxTarget:
             log_density, score = self.compiled(theta)
             return Evaluation(np.asarray(score)[:n], np.asarray(log_density)[:n])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What was compiled stays behind, and is compiled anew on the other side.
+        return _rebuilt, (self.dim, self.parameters, self.variables, self.log_density_and_score)
+
 
 def from_jax(
     log_density: Callable[[Any], Any],
@@ -143,6 +147,15 @@ def from_jax(
             log_density_and_score=batched,
             compiled=jax.jit(batched),
         )
+
+
+def _rebuilt(
+    dim: int,
+    parameters: tuple[Parameter, ...],
+    variables: Variables,
+    batched: Callable[[Any], tuple[Any, Any]],
+) -> JaxTarget:
+    return JaxTarget(dim, parameters, variables, batched, require("jax").jit(batched))
 
 
 def _structure(

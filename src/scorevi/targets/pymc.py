@@ -7,6 +7,7 @@ that it lets PyTensor fix every shape, which makes for faster code.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,8 @@ class PymcTarget:
     variables: Variables
     log_density_and_score: Callable[[Array], tuple[Any, Any]]
     """Compiled: theta (D,) → log density, score (D,)."""
+    function: Any
+    """PyTensor's function around it, which can be sent to other processes."""
 
     has_log_density = True
 
@@ -59,6 +62,10 @@ class PymcTarget:
                 # What follows the first line is about PyTensor's graph, not about the point.
                 failures[row] = why._replace(detail=why.detail.partition("\n")[0])
         return Evaluation(score, log_density, failures)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # PyTensor compiles its function anew on the other side; what numba made cannot be sent.
+        return _rebuilt, (self.dim, self.parameters, self.variables, self.function)
 
 
 def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarget | JaxTarget:
@@ -117,8 +124,18 @@ def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarge
     dim = sum(parameter.size for parameter in parameters)
     if backend == "jax":
         return _jax_target(dim, parameters, variables, compiled)
-    target = PymcTarget(dim, parameters, variables, _bare(compiled))
+    target = PymcTarget(dim, parameters, variables, _bare(compiled), compiled)
     _warm_up(target, backend)
+    return target
+
+
+def _rebuilt(
+    dim: int, parameters: tuple[Parameter, ...], variables: Variables, function: Any
+) -> PymcTarget:
+    function.trust_input = True
+    target = PymcTarget(dim, parameters, variables, _bare(function), function)
+    with contextlib.suppress(Exception):  # numba compiles on the first call; the rest is as before
+        target.log_density_and_score(np.zeros(dim))
     return target
 
 

@@ -118,6 +118,12 @@ class StanTarget:
                 score[row] = log_density[row] = np.nan
                 failures[row] = Failure("raised", self._take(error))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The library by its path, and the data as the text that the model was made with.
+        model, named = self.model, self.variables
+        more = {"observed": named.observed, "dims": named.dims, "coords": named.coords}
+        return _rebuilt, (model.lib_path, model.data, model.seed, self.threads, more)
+
     def _take(self, error: ctypes.c_void_p) -> str:
         """Return Stan's message and free it."""
         if error.value is None:
@@ -214,6 +220,11 @@ def from_stan(
         ),
         threads,
     )
+
+
+def _rebuilt(library: str, data: str, seed: int, threads: int, more: dict[str, Any]) -> StanTarget:
+    model = require("bridgestan").StanModel(library, data or None, seed=seed, warn=False)
+    return StanTarget(model, _unconstrained(model), _variables(model, **more), threads)
 
 
 def _address(array: Any) -> int:

@@ -1,0 +1,56 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any], *, durable: bool = False) -> None:
+    """Write an ``.npz`` file under another name first, and then give it its own.
+
+    Parameters
+    ----------
+    path
+        The file. What was there before is there until the new one is complete.
+    arrays
+        What it holds.
+    durable
+        For files that are written again and again: wait until the disk has it, so that a power
+        cut cannot leave an empty file either.
+    """
+    # What a killed process leaves of a file like that is overwritten by the next.
+    part = path.with_name(f".{path.name}{'' if durable else f'.{os.getpid()}'}.part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+    if durable:
+        _sync_folder(path.parent)
+
+
+def why(error: OSError) -> str:
+    """Return the reason in words."""
+    return error.strerror or type(error).__name__
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name last; not every system can, and the content is safe without it."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

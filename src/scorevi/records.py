@@ -1,0 +1,58 @@
+"""What a run leaves behind while it goes on: its records, and what it could go on from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from scorevi.evaluate import Account
+
+
+class Updates(NamedTuple):
+    """The records of one or more updates, in order."""
+
+    num_gradients: list[int]
+    seconds: list[float]
+    elbo: list[float]
+    fisher: list[float]
+    drift: list[float]
+
+    @classmethod
+    def none(cls) -> Updates:
+        """Return no records."""
+        return cls([], [], [], [], [])
+
+    def extend(self, more: Updates) -> None:
+        """Append the records of later updates."""
+        self.num_gradients.extend(more.num_gradients)
+        self.seconds.extend(more.seconds)
+        self.elbo.extend(more.elbo)
+        self.fisher.extend(more.fisher)
+        self.drift.extend(more.drift)
+
+
+class Snapshot(NamedTuple):
+    """All that the rest of a run depends on, between two updates."""
+
+    state: Any
+    """The solver's."""
+    position: int
+    """Rows of noise that were used."""
+    search: dict[str, Any]
+    """State of the generator that starts and searches draw from."""
+    account: Account
+    """Gradients spent, and the bad scores among them."""
+    num_updates: int
+    log_det_at_start: float
+    slopes: tuple[tuple[float, float], ...]
+    """What the check of the score against the log density has seen."""
+    notes: tuple[str, ...]
+    seconds: float
+    """The time so far, that of earlier processes included."""
+    compiling: float
+    """How much of it does not count towards the limit."""
+    smooth: int
+    """Updates of the compiled loop since a bad score interrupted it."""
+    stepwise: int
+    """Updates to be done step by step before the compiled loop is used again."""
+    loop_raised: bool
+    """Whether the compiled loop was given up."""
