@@ -181,8 +181,9 @@ class Run:
                 self.evaluator.deadline += time.perf_counter() - began
 
     def _begin(self, q: Gaussian) -> None:
-        self.q = q
         self._state = self.solver.init(q)
+        # Its q, not ours: a solver may want another square root of the same covariance.
+        self.q = self._state.q
         self._log_det_at_start = float(q.log_det or 0.0)
 
     def _advance(self) -> Updates:
