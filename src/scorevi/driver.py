@@ -126,9 +126,10 @@ class Run:
     def updates(self) -> Iterator[Updates]:
         """Go forward until the run ends; ``self.status`` then says how."""
         try:
-            self._start()
+            # What is not finite is looked for and counted; it need not be warned of as well.
+            with np.errstate(all="ignore"):
+                self._start()
             while self.status is None:
-                # What is not finite is looked for and counted; it need not be warned of as well.
                 with np.errstate(all="ignore"):
                     updates = self._advance()
                 yield updates
