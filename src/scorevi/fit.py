@@ -150,8 +150,8 @@ def _complete(run: Run, show: Show, before: int) -> tuple[Fit, str]:
         run.interrupt()
     assert run.status is not None
     trace = Trace(
-        np.array(records.num_gradients, dtype=np.int64),
-        *(np.array(column, dtype=np.float64) for column in records[1:]),
+        np.asarray(records.num_gradients, dtype=np.int64),
+        *(np.asarray(column, dtype=np.float64) for column in records[1:]),
     )
     warning = run.conclude(trace.drift)
     fit = Fit(
