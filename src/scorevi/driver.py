@@ -22,6 +22,7 @@ from scorevi.diagnostics import (
     drift,
     elbo_estimate,
     fisher_residual,
+    is_full_rank,
     is_sound,
     predicted_and_actual,
     still_moving,
@@ -149,6 +150,11 @@ class Run:
             self.notes.append(
                 f"batched calls of the score raised; {self.evaluator.retried} points were "
                 "evaluated again one by one"
+            )
+        if self.status is not None and self.status.ok and not is_full_rank(self.q):
+            self.status = Status(
+                "diverged",
+                f"the approximation is singular to rounding after {self._so_far()}",
             )
         share = still_moving(drifts)
         if share is None:
