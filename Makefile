@@ -1,5 +1,6 @@
 # make demo   set up .venv and fit the example
 # make test   set up .venv and run lint, types and tests
+# make soak   set up .venv and run the tests that take minutes: 10,000 fits, a million steps
 # make bench  set up .venv and run the benchmarks
 # PYTHON=python3.12 chooses the interpreter that .venv is made with.
 
@@ -8,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test soak lint bench clean
 
 demo: $(VENV)/.installed-plots,arviz
 	$(BIN)/scorevi demo
@@ -16,6 +17,10 @@ demo: $(VENV)/.installed-plots,arviz
 # One BLAS thread for each worker: more of them get in each other's way.
 test: lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+# One after the other, because memory is measured.
+soak: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -m soak -s tests/test_stress.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

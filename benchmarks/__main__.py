@@ -10,7 +10,7 @@ for variable in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{variable}_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
-from benchmarks import gsm, numpyro, pymc, solvers, stan  # noqa: E402
+from benchmarks import faults, gsm, numpyro, pymc, solvers, stan  # noqa: E402
 
 BENCHMARKS = {
     "speed": gsm.speed,
@@ -21,6 +21,7 @@ BENCHMARKS = {
     "later": solvers.later,
     "clock": solvers.clock,
     "settle": solvers.settle,
+    "faults": faults.table,
     "stan": stan.overhead,
     "stan-compile": stan.compiling,
     "numpyro": numpyro.overhead,

@@ -87,6 +87,15 @@ def test_it_starts_from_the_same_gaussian():
     assert begin.log_det == pytest.approx(turned.log_det, abs=1e-12)
 
 
+def test_the_first_draws_are_of_the_factor_that_the_gradient_is_taken_by():
+    """A start may come with any square root of its covariance; the draws must not depend on it."""
+    p, start = gaussian([1.0, 2.0, 3.0], np.eye(3)), random_gaussian(3, 40, seed=4)
+    lower = Gaussian(start.mean, start.cholesky)
+    fits = [scorevi.fit(p, "bbvi", initial=initial, max_gradients=80) for initial in (start, lower)]
+    np.testing.assert_allclose(fits[0].q.factor, fits[1].q.factor, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fits[0].trace.fisher, fits[1].trace.fisher, rtol=1e-9)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fair_opponent(seed):
     """The best of three rates comes within 0.01 nats of the optimum on a Gaussian.

@@ -269,6 +269,16 @@ def test_a_flat_log_density_diverges(dim):
         list(gsm_iterate(target, max_gradients=100_000))
 
 
+def test_a_singular_approximation_is_no_success():
+    """Neither its determinant nor its residual need be anything out of the ordinary."""
+    thin = Gaussian(np.zeros(2), np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-52]]), -36.0)
+    with pytest.warns(scorevi.FitWarning, match="diverged: .* singular to rounding after 100 grad"):
+        fit = scorevi.fit(Gaussian.standard(2), Still(), initial=thin, max_gradients=100)
+    assert fit.status == "diverged"
+    narrow = Gaussian(np.zeros(2), np.array([[1e-9, 0.0], [1.0, 1e-9]]))
+    assert scorevi.fit(Gaussian.standard(2), Still(), initial=narrow, max_gradients=100).status.ok
+
+
 def test_a_solver_that_breaks_ends_the_fit_with_the_last_sound_state():
     @dataclasses.dataclass(frozen=True)
     class Breaks(Still):
@@ -413,10 +423,19 @@ def test_a_score_that_reuses_its_buffer_does_no_harm():
     assert "evaluated again one by one" in fit.notes[0]
 
 
-def test_numpy_set_to_raise_makes_no_difference():
+@pytest.mark.parametrize("initial", [None, "auto", "laplace"])
+def test_numpy_set_to_raise_makes_no_difference(initial):
+    """Here the search for a start comes where exp overflows, which is no news either."""
+    target = scorevi.from_function(
+        lambda x: 1e3 - np.exp(1e3 * x),
+        2,
+        lambda x: (1e3 * x - 1e-3 * np.exp(1e3 * x)).sum(axis=1),
+        batched=True,
+    )
+    options = {"max_gradients": 500, "seed": 1, "initial": initial}
     with np.errstate(all="raise"):
-        fit = gsm_fit(TARGETS["eight-schools"](), max_gradients=500, seed=1)
-    usual = gsm_fit(TARGETS["eight-schools"](), max_gradients=500, seed=1)
+        fit = gsm_fit(target, **options)
+    usual = gsm_fit(target, **options)
     np.testing.assert_array_equal(fit.q.factor, usual.q.factor)
 
 

@@ -6,6 +6,7 @@ from conftest import gsm_fit, logistic_regression
 
 import scorevi
 from scorevi import Gaussian
+from scorevi.ascent import Ascent
 from scorevi.evaluate import Evaluator
 from scorevi.examples import gaussian, random_gaussian
 from scorevi.initialize import start
@@ -67,6 +68,25 @@ def test_a_wall_of_nan_does_not_stop_the_search_for_the_mode(way):
     result, evaluator = begin(target, way, 400)
     np.testing.assert_allclose(result.q.mean, 2.0, atol=1e-3)
     assert evaluator.spent <= 200
+
+
+def test_a_score_that_fails_where_it_once_was_fine_leaves_the_search_finite():
+    """The wall is then at no distance from the best point, and its slope must be a number."""
+    seen = []
+
+    def log_density(theta):
+        seen.append(theta.copy())
+        return -np.inf if len(seen) > 2 else 1e12 * theta.sum()
+
+    target = scorevi.from_function(lambda x: np.full(3, 1e12), 3, log_density, batched=False)
+    ascent = Ascent(Evaluator(target, 40))
+    ascent.visit(np.ones(3))
+    for theta in (ascent.path[-1].theta, np.zeros(3), np.full(3, 1e-200)):
+        value, slope = ascent._objective(theta)
+        assert np.isfinite(value)
+        assert np.isfinite(slope).all()
+    ascent.climb(np.ones(3))
+    assert np.isfinite(seen).all()
 
 
 def test_a_start_that_is_not_finite_is_moved():

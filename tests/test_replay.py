@@ -5,6 +5,7 @@ import pytest
 from conftest import SEEDS, logistic_regression
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trials import plateau
 
 import scorevi
 from scorevi import Gaussian, Replay
@@ -32,6 +33,20 @@ def test_scales_far_from_the_starts(scale):
     p = Gaussian.from_moments([scale, -scale], scale**2 * np.array([[1.0, 0.5], [0.5, 1.0]]))
     fit = scorevi.fit(gaussian(p.mean, p.covariance), solver="replay", max_gradients=200)
     assert fit.q.kl(p) <= 1e-6
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_plateau_with_a_wall_behind_it_is_left(seed):
+    """The exponential of one of many parameters is N(1, 0.1²), and the start far below.
+
+    Draws beyond the wall have scores of thousands, which must not throw q about for ever.
+    """
+    dim = 60
+    target = plateau(None, dim, None, None)
+    start = Gaussian(np.concatenate([[-5.0], np.zeros(dim - 1)]), np.eye(dim))
+    fit = scorevi.fit(target, "replay", initial=start, max_gradients=1500, seed=seed)
+    assert abs(fit.mean[0]) < 0.02
+    np.testing.assert_allclose(fit.q.sd, [0.1] + [1.0] * (dim - 1), rtol=0.1)
 
 
 def test_it_stays_where_it_is_once_it_is_there():

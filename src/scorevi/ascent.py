@@ -84,9 +84,10 @@ class Ascent:
             return 0.0, np.zeros_like(theta)  # nothing to climb from: ends at once
         # The line search interpolates: a finite, high wall sloping back the way it came.
         away = theta - self.path[-1].theta
+        distance = max(float(np.linalg.norm(away)), 1e-300)
         height = max(1.0, abs(self.highest))
-        slope = height / max(float(away @ away), 1e-300)
-        return -self.highest + height, slope * away
+        # A score may fail where it once was fine. The slope is finite at no distance at all.
+        return -self.highest + height, min(height / distance, 1e150) * (away / distance)
 
 
 def curvature_gaussian(path: list[Pair]) -> Gaussian | None:

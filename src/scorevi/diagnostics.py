@@ -78,3 +78,12 @@ def is_sound(q: Gaussian, log_det_at_start: AnyArray) -> AnyArray:
     growth = abs(q.log_det - log_det_at_start)
     # Both comparisons are false for NaN.
     return (growth <= _MAX_LOG_GROWTH * q.mean.shape[0]) & (q.mean @ q.mean < float("inf"))
+
+
+def is_full_rank(q: Gaussian) -> bool:
+    """Return whether each coordinate of q has a variance of its own, given those before it.
+
+    Measured as a share of its standard deviation, so that units do not matter, and against
+    rounding: the diagonal of the Cholesky factor of the correlations. Takes O(D³).
+    """
+    return bool((np.diag(q.cholesky) > np.finfo(np.float64).eps * q.sd).all())

@@ -19,6 +19,7 @@ from scorevi.compiled import Loop
 from scorevi.diagnostics import (
     drift,
     elbo_estimate,
+    is_full_rank,
     is_sound,
     still_moving,
 )
@@ -106,7 +107,7 @@ class Run:
 
     def from_elsewhere(self, index: int) -> Run:
         """Return a run like this one, with a seed and a start of its own."""
-        target, deadline = self.evaluator.target, self.evaluator.deadline
+        target = self.evaluator.target
         rng = stream(self.entropy, RESTART, index)
         point = rng.uniform(-2.0, 2.0, target.dim)
         return Run(
@@ -115,8 +116,8 @@ class Run:
             entropy=int(rng.integers(2**63)),
             initial=Near(point) if target.has_log_density else point,
             max_gradients=self.evaluator.max_gradients,
-            max_seconds=None if deadline is None else deadline - self.began,
-            chunked=self._chunked,
+            max_seconds=self._max_seconds,
+            chunked=self._loop is not None,
         )
 
     def updates(self) -> Iterator[Updates]:
@@ -126,12 +127,13 @@ class Run:
         """
         try:
             if self._state is None:
-                self._start()
+                # What is not finite is looked for and counted; it need not be warned of as well.
+                with np.errstate(all="ignore"):
+                    self._start()
                 yield Updates.none()
             if self._loop is not None and self.evaluator.remaining >= self.batch_size:
                 self._compile(self._loop)
             while self.status is None:
-                # What is not finite is looked for and counted; it need not be warned of as well.
                 with np.errstate(all="ignore"):
                     updates = self._advance()
                 yield updates
@@ -150,6 +152,11 @@ class Run:
             self.notes.append(
                 f"batched calls of the score raised; {self.evaluator.retried} points were "
                 "evaluated again one by one"
+            )
+        if self.status is not None and self.status.ok and not is_full_rank(self.q):
+            self.status = Status(
+                "diverged",
+                f"the approximation is singular to rounding after {self._so_far()}",
             )
         share = still_moving(drifts)
         if share is None:
@@ -224,8 +231,9 @@ class Run:
         self._set_deadline()
 
     def _begin(self, q: Gaussian) -> None:
-        self.q = q
         self._state = self.solver.init(q)
+        # Its q, not ours: a solver may want another square root of the same covariance.
+        self.q = self._state.q
         self._log_det_at_start = float(q.log_det or 0.0)
 
     def _advance(self) -> Updates:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import MutableSequence
 from typing import Any, NamedTuple
 
 from scorevi.evaluate import Account
@@ -10,16 +12,26 @@ from scorevi.evaluate import Account
 class Updates(NamedTuple):
     """The records of one or more updates, in order."""
 
-    num_gradients: list[int]
-    seconds: list[float]
-    elbo: list[float]
-    fisher: list[float]
-    drift: list[float]
+    num_gradients: MutableSequence[int]
+    seconds: MutableSequence[float]
+    elbo: MutableSequence[float]
+    fisher: MutableSequence[float]
+    drift: MutableSequence[float]
 
     @classmethod
     def none(cls) -> Updates:
-        """Return no records."""
-        return cls([], [], [], [], [])
+        """Return no records, with room for millions: eight bytes an entry."""
+        return cls(array("q"), array("d"), array("d"), array("d"), array("d"))
+
+    def first(self, count: int) -> Updates:
+        """Return the records of the first updates."""
+        return Updates(
+            self.num_gradients[:count],
+            self.seconds[:count],
+            self.elbo[:count],
+            self.fisher[:count],
+            self.drift[:count],
+        )
 
     def extend(self, more: Updates) -> None:
         """Append the records of later updates."""

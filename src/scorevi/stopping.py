@@ -83,17 +83,16 @@ class StopRule:
             return Status(
                 "converged", f"the Fisher residual is {records.fisher[-1]:.1g}: q is exact"
             )
-        spent = np.asarray(records.num_gradients, dtype=np.float64)
+        spent = np.array(records.num_gradients, dtype=np.float64)
         if count < _LEAST_UPDATES or spent[-1] - spent[0] < self._least_effort:
             return None
-        elbo, fisher, drift = map(np.asarray, (records.elbo, records.fisher, records.drift))
+        elbo, fisher, drift = map(np.array, (records.elbo, records.fisher, records.drift))
         return self._judge(spent, elbo, fisher, drift)
 
     def catch_up(self, records: Updates, bad_scores: int) -> Status | None:
         """Look at the records of a run that is resumed, as if it had never been interrupted."""
         while self.next_update < len(records.fisher):
-            earlier = Updates(*(column[: self.next_update] for column in records))
-            self.look(earlier, bad_scores)
+            self.look(records.first(self.next_update), bad_scores)
         return self.look(records, bad_scores)
 
     def _judge(self, spent: Array, elbo: Array, fisher: Array, drift: Array) -> Status | None:

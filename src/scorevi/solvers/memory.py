@@ -13,6 +13,11 @@ it is quadratic in z. Generalised least squares with the kernel of the second He
 
 takes that part out. The polynomials are orthogonal to 1 and z under q, so nothing is biased by it.
 
+A draw beyond a wall, where the score is thousands of times the usual, would decide over all
+coefficients, and turn q at random in the directions that have nothing to do with the wall. So
+mismatches are shortened to 10 √D and twice their median. A q that has arrived has none as long; on
+the way the steps are bounded in any case, and only the direction counts.
+
 References
 ----------
 Salimans and Knowles (2013), Fixed-form variational posterior approximation through stochastic
@@ -35,6 +40,8 @@ _SPANNED = 1e-7
 """Points on an optimiser's path may be many and yet lie in few directions."""
 _QUADRATIC = 0.03
 """Variance of the quadratic part over D, next to that of the rest."""
+_LONGEST = 10.0, 2.0
+"""The longest mismatch that counts in full: in units of √D, and of the median, added up."""
 _MOST_FOR_KERNEL = 1024
 """The kernel's matrix is of the size of the memory; beyond this it would dominate the cost."""
 
@@ -90,6 +97,7 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         # Of h itself, not as a difference from −z: the target may be very wide next to q.
         coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (h * root))
         return Evidence(coefficients[0], -_symmetric(coefficients[1:]), 1.0, True)
+    mismatch = _shortened(mismatch)
     if 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
         squares = np.vecdot(z, z)
         kernel = 0.5 * ((z @ z.T) ** 2 - squares[:, None] - squares + dim)
@@ -104,6 +112,8 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         residual = _solve(lower, left, transposed=True) / weight[:, None]
     else:
         hat = scipy.linalg.solve_triangular(upper, ortho.T) * root.T
+        coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (mismatch * root))
+        residual = mismatch - design @ coefficients
     intercept, slope = coefficients[0], _symmetric(coefficients[1:])
     variance = np.vecdot(residual, residual) * (count / max(1, count - dim - 1))
     # The slope is symmetrised, which halves its noise.
@@ -111,6 +121,15 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     power = float(intercept @ intercept + np.vdot(slope, slope))
     trust = max(0.0, 1.0 - float(spread @ variance) / power) if power > 0 else 0.0
     return Evidence(intercept, np.eye(dim) - slope, trust, False)
+
+
+def _shortened(mismatch: Array) -> Array:
+    """Return the rows, those that are far too long shortened."""
+    lengths = np.sqrt(np.vecdot(mismatch, mismatch))
+    own, common = _LONGEST
+    longest = own * math.sqrt(mismatch.shape[1]) + common * float(np.median(lengths))
+    share = longest / np.maximum(lengths, longest)
+    return np.asarray(mismatch * share[:, None], dtype=np.float64)
 
 
 def _symmetric(slope: Array) -> Array:
