@@ -131,11 +131,11 @@ def test_bad_scores_in_the_compiled_loop_are_met_the_same_however_the_chunks_fal
 ):
     jax = pytest.importorskip("jax")
     target = scorevi.from_jax(walled(jax.numpy), 3)
-    whole = scorevi.fit(target, "gsm", max_gradients=2001, seed=2)
+    whole = scorevi.fit(target, "gsm", max_gradients=2001, seed=2, stop=False)
     assert whole.bad_scores.total > 20
     assert len(whole.trace.elbo) == whole.num_updates
     monkeypatch.setattr(driver, "_CHUNK_SECONDS", seconds)
-    assert_same(scorevi.fit(target, "gsm", max_gradients=2001, seed=2), whole)
+    assert_same(scorevi.fit(target, "gsm", max_gradients=2001, seed=2, stop=False), whole)
     fit, kills = fit_with_kills(
         monkeypatch, tmp_path / "c", some(), target, "gsm", max_gradients=2001, seed=2
     )

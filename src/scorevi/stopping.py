@@ -31,6 +31,8 @@ _SPREADS, _NATS, _LOG_FISHER = 0.5, 0.05, 0.1
 _CONFIDENCE = 2.0
 """Standard errors: the upper end of an interval of 95 %."""
 _WORSE = 3.0
+_UNRELATED = 0.9
+"""A Fisher residual near 1, that of a score which knows nothing of q."""
 _OUTLYING = 4.0
 _LEAST_UPDATES, _LEAST_GRADIENTS, _LEAST_IN_WINDOW = 16, 64, 3
 _CONFIRMED = 1.05
@@ -102,11 +104,13 @@ class StopRule:
         older, newer = (done > 0.5) & (done <= 0.75), done > 0.75
         if min(older.sum(), newer.sum()) < _LEAST_IN_WINDOW:
             return None
+        if not np.isfinite(elbo).any() and np.median(fisher[newer]) > _UNRELATED:
+            return None  # q may grow without end, which only the ELBO would show
         gains = {}
         if np.isfinite(elbo).any():
             gains["ELBO"] = _gain(elbo, sizes, older, newer), _NATS
         gains["Fisher residual"] = (
-            _gain(-np.log(np.maximum(fisher, 1e-300)), np.ones(len(sizes)), older, newer),
+            _gain(-np.log(np.maximum(fisher, _EXACT / self._dim)), np.ones(len(sizes)), older, newer),
             _LOG_FISHER,
         )
         if not all(gain.is_negligible(least) for gain, least in gains.values()):
