@@ -12,6 +12,8 @@ import numpy as np
 from scorevi._arrays import Array, as_count
 from scorevi.targets.variables import Variables
 
+_SHOWN = 8
+"""Parameters that the short form of a target lists."""
 Names: TypeAlias = "Sequence[str] | Mapping[str, int | tuple[int, ...]] | str | None"
 
 
@@ -134,6 +136,25 @@ def labels(name: str, shape: tuple[int, ...]) -> list[str]:
     if shape == ():
         return [name]
     return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def describe(target: Target, what: str = "") -> str:
+    """Return a target's short form: what it is, its dimension and its parameters.
+
+    Examples
+    --------
+    >>> import scorevi
+    >>> scorevi.examples.eight_schools()
+    <FunctionTarget, D = 10: eta[8], mu, log_tau>
+    """
+    names = [
+        name + (f"[{','.join(map(str, shape))}]" if shape else "")
+        for name, shape in target.parameters
+    ]
+    if len(names) > _SHOWN:
+        names[_SHOWN:] = [f"... {len(names) - _SHOWN} more"]
+    what = f" {what}" if what else ""
+    return f"<{type(target).__name__}{what}, D = {target.dim}: {', '.join(names)}>"
 
 
 def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:

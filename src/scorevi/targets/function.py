@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from scorevi._arrays import Array, as_count
-from scorevi.targets.base import Evaluation, Failure, Names, Parameter, parse_names
+from scorevi.targets.base import Evaluation, Failure, Names, Parameter, describe, parse_names
 from scorevi.targets.variables import Constrain, Variables
 
 Function = Callable[[Array], Any]
@@ -19,7 +19,7 @@ class ShapeError(ValueError):
     """A user's function returned an array of the wrong shape."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FunctionTarget:
     """A target made by :func:`from_function`."""
 
@@ -47,6 +47,9 @@ class FunctionTarget:
             "log_density", self.log_density, self.log_density_batched, theta, (n,), failures
         )
         return Evaluation(score, log_density, failures)
+
+    def __repr__(self) -> str:
+        return describe(self)
 
 
 def from_function(

@@ -43,7 +43,8 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
         A function with NumPyro's primitives, perhaps under its handlers (``condition``,
         ``reparam``, ``mask``, ``scale``…).
     *args, **kwargs
-        All go to the model. Arrays of floating-point numbers are made double precision.
+        All go to the model. Arrays of floating-point numbers are made double precision, and
+        those of whole numbers, which may be indices, 32 bits where they fit.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
     util = require("numpyro.infer.util")
     substitute = numpyro.handlers.substitute
     with jax.enable_x64(True):
-        args, kwargs = jax.tree.map(lambda leaf: _in_double(jax, leaf), (args, kwargs))
+        args, kwargs = jax.tree.map(lambda leaf: _argument(jax, leaf), (args, kwargs))
         # The key is for what is random beside the latent sites, which then stays as it is.
         seeded = numpyro.handlers.seed(model, 0)
 
@@ -136,10 +137,18 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
         )
 
 
-def _in_double(jax: Any, leaf: Any) -> Any:
-    is_array = isinstance(leaf, (np.ndarray, np.generic, jax.Array))
-    if is_array and jax.numpy.issubdtype(leaf.dtype, np.floating):
+def _argument(jax: Any, leaf: Any) -> Any:
+    """Make floating-point numbers double precision, and whole numbers 32 bits if they fit."""
+    if not isinstance(leaf, (np.ndarray, np.generic, jax.Array)):
+        return leaf
+    if jax.numpy.issubdtype(leaf.dtype, np.floating):
         return leaf.astype(np.float64)
+    # JAX keeps what it compiles for a NumPy array of 64-bit indices, and takes it again where 64
+    # bits are off: the user's own later use of the array would fail.
+    if leaf.dtype in (np.int64, np.uint64) and leaf.size:
+        limits = np.iinfo(np.int32)
+        if limits.min <= leaf.min() and leaf.max() <= limits.max:
+            return leaf.astype(np.int32)
     return leaf
 
 

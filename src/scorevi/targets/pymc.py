@@ -18,7 +18,7 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi._extras import require
-from scorevi.targets.base import Evaluation, Failure, Parameter
+from scorevi.targets.base import Evaluation, Failure, Parameter, describe
 from scorevi.targets.function import failure
 from scorevi.targets.jax import JaxTarget
 from scorevi.targets.variables import Variables
@@ -29,7 +29,7 @@ _CHUNK_ENTRIES = 2_000_000
 """Entries of one vectorised call for draws: bounds the memory of what lies between."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PymcTarget:
     """A target made by :func:`from_pymc`."""
 
@@ -59,6 +59,9 @@ class PymcTarget:
                 # What follows the first line is about PyTensor's graph, not about the point.
                 failures[row] = why._replace(detail=why.detail.partition("\n")[0])
         return Evaluation(score, log_density, failures)
+
+    def __repr__(self) -> str:
+        return describe(self)
 
 
 def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarget | JaxTarget:
