@@ -345,10 +345,11 @@ def test_plates_name_the_axes():
     assert target.variables.dims == {
         "level": ["group"],
         "walk": ["time", "group"],
-        "weights": ["group"],
-        "doubled": ["group"],
+        "weights": ["group", "weights_dim_1"],
+        "doubled": ["group", "doubled_dim_1"],
         "spread": ["spread_dim_0", "case"],
-        "pair": ["case"],
+        "awkward": ["draw"],
+        "pair": ["case", "pair_dim_1"],
     }
 
 
@@ -369,7 +370,7 @@ def test_arviz_gets_axes_data_and_log_likelihood():
         "weights": ["group", None],
         "loose": [None, None],
         "spread": [None, "case"],
-        "awkward": [None],
+        "awkward": ["draw_"],
         "doubled": ["group", None],
         "constant": [],
         "bare": [],

@@ -116,6 +116,14 @@ def check_distinct(argument: str, parameters: Sequence[Parameter]) -> None:
         )
 
 
+def check_early(variables: Variables, parameters: Sequence[Parameter]) -> None:
+    """Check the names in ``dims`` and the like where all names are known without a draw."""
+    functions = (variables.constrain, variables.derive, variables.log_likelihood)
+    if all(function is None for function in functions):
+        data = {name: np.shape(value) for name, value in variables.observed.items()}
+        variables.check_names(dict(parameters), data)
+
+
 def split(theta: Array, parameters: Sequence[Parameter]) -> dict[str, Array]:
     """Cut rows (n, D) into the named arrays, each of shape (n, *shape)."""
     ends = list(itertools.accumulate(parameter.size for parameter in parameters))

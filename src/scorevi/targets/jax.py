@@ -18,6 +18,7 @@ from scorevi.targets.base import (
     Names,
     Parameter,
     check_distinct,
+    check_early,
     describe,
     parse_names,
     split,
@@ -130,7 +131,7 @@ def from_jax(
     log_likelihood
         Maps one point to a dict of the log likelihoods of its observations, by name.
     **variables
-        More for ArviZ: ``observed``, ``dims``, ``coords`` as in
+        More for ArviZ: ``observed``, ``predictive``, ``dims``, ``coords`` as in
         :class:`scorevi.targets.Variables`.
 
     Notes
@@ -155,9 +156,10 @@ def from_jax(
         "derive": derive,
         "log_likelihood": log_likelihood,
     }
-    Variables(**functions, **variables)  # what is no function is named before it is wrapped
+    unwrapped = Variables(**functions, **variables)  # names what is no function
     with jax.enable_x64(True):
         parameters, unravel = _structure(jax, dim_or_example, names)
+        check_early(unwrapped, parameters)
         dim = sum(parameter.size for parameter in parameters)
 
         def of_vector(theta: Any) -> Any:

@@ -16,7 +16,6 @@ from scorevi._extras import require
 from scorevi.targets.jax import JaxTarget, from_jax, is_real
 
 Site = Mapping[str, Any]
-_OF_ARVIZ = ("chain", "draw")
 
 
 class _Structure(NamedTuple):
@@ -259,15 +258,19 @@ def _is_latent(site: Site) -> bool:
 
 
 def _full_shape(site: Site) -> tuple[int, ...]:
-    """Return the shape of a sample: one datum may stand for all that a plate holds."""
+    """Return the shape of a site: one datum may stand for all that a plate holds."""
+    if site["type"] == "deterministic":
+        return np.shape(site["value"])
     return np.broadcast_shapes(np.shape(site["value"]), site["fn"].shape())
 
 
 def _dims(sites: Mapping[str, Site], names: Sequence[str]) -> dict[str, list[str]]:
-    """Name the axes after the plates; axes to the right of all plates are left to ArviZ."""
+    """Name the axes after the plates; an axis without one gets the name that ArviZ would give."""
     found = {name: _axes(sites[name]) for name in names}
     return {
-        name: [axes.get(axis, f"{name}_dim_{axis}") for axis in range(max(axes) + 1)]
+        name: [
+            axes.get(axis, f"{name}_dim_{axis}") for axis in range(len(_full_shape(sites[name])))
+        ]
         for name, axes in found.items()
         if axes
     }
@@ -275,12 +278,12 @@ def _dims(sites: Mapping[str, Site], names: Sequence[str]) -> dict[str, list[str
 
 def _axes(site: Site) -> dict[int, str]:
     """Return the plates by the axis that they are along."""
-    plates = [frame for frame in site["cond_indep_stack"] if frame.name not in _OF_ARVIZ]
+    plates = site["cond_indep_stack"]
+    shape = _full_shape(site)
     if site["type"] == "deterministic":
         # Nothing says where its plates end and its own axes begin, but the sizes.
-        shape, event_dims = np.shape(site["value"]), range(np.ndim(site["value"]))
+        event_dims = range(len(shape))
     else:
-        shape = _full_shape(site)
         event_dims = range(site["fn"].event_dim, site["fn"].event_dim + 1)
     for event_dim in event_dims:
         axes = {len(shape) - event_dim + frame.dim: frame for frame in plates}

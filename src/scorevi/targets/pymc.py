@@ -394,7 +394,10 @@ def _observed(graph: _Graph) -> dict[str, Array]:
 
 def _dims(model: Any) -> dict[str, list[str]]:
     """Return the names of the axes; an axis without one gets the name that ArviZ would give."""
+    variables = (*model.free_RVs, *model.deterministics, *model.observed_RVs)
+    all_dims = model.named_vars_to_dims
     return {
-        name: [axis or f"{name}_dim_{number}" for number, axis in enumerate(axes)]
-        for name, axes in model.named_vars_to_dims.items()
+        name: [axis or f"{name}_dim_{number}" for number, axis in enumerate(all_dims[name])]
+        for name in (variable.name for variable in variables)
+        if name in all_dims
     }
