@@ -370,3 +370,22 @@ def test_a_target_is_shown_in_a_line():
     assert repr(eight_schools()) == "<FunctionTarget, D = 10: eta[8], mu, log_tau>"
     many = scorevi.from_function(np.negative, 20, names=[f"x{i}" for i in range(20)], batched=True)
     assert repr(many).endswith("x7, ... 12 more>")
+
+
+def test_a_target_with_other_data_is_refused(tmp_path):
+    def target(centre, scale=1.0):
+        return scorevi.from_function(
+            lambda x: (centre - x) / scale**2,
+            2,
+            lambda x: -0.5 * ((x - centre) ** 2).sum(axis=1) / scale**2,
+            batched=True,
+        )
+
+    fitted = gsm_fit(target(1.0), max_gradients=100)
+    path = fitted.save(tmp_path / "fit.npz")
+    assert scorevi.load(path, target(1.0)).target is not None
+    for other in (target(1.0 + 1e-4), target(1.0, 1.001), target(np.nan)):
+        with pytest.raises(ValueError, match="`target` must be the one that was fitted; its scor"):
+            scorevi.load(path, other)
+    again = scorevi.load(path).save(tmp_path / "again.npz")
+    assert scorevi.load(again, target(2.0)).target is not None

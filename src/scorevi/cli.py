@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
+import signal
 import sys
 import traceback
 import warnings
@@ -124,7 +124,8 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     fit = run_fit(examples.eight_schools(), seed=seed, max_gradients=500)
     files = {}
     try:
-        save_picture(fit, picture, title="Eight schools (Rubin 1981)")
+        with _naming("--picture"):
+            save_picture(fit, picture, title="Eight schools (Rubin 1981)")
         files["picture"] = picture
     except ImportError as error:
         click.echo(f"scorevi: no picture: {error}", err=True)
@@ -301,6 +302,10 @@ def show(path: Path, rows: int, json_: bool) -> None:
 
 
 def _print(fit: Fit, json_: bool, rows: int, files: dict[str, Path]) -> None:
+    if hasattr(signal, "SIGPIPE"):
+        # All is done but the printing. Left to themselves, click and rich make a failure of a
+        # reader that has seen enough.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if json_:
         click.echo(json.dumps(as_json(fit, files), indent=2, allow_nan=False))
     else:
@@ -331,7 +336,7 @@ def _naming(option: str) -> Iterator[None]:
         raise ValueError(str(error).replace("`path`", option)) from error
 
 
-def _note(message: Warning | str, *_: Any) -> None:
+def _note(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show what a model's front end warns of."""
     click.echo(f"scorevi: note: {_as_options(str(message))}", err=True)
 
@@ -363,9 +368,6 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("scorevi: interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)  # the reader has seen enough
     except Exception as error:
         if debug:
             traceback.print_exc()

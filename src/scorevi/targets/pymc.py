@@ -18,6 +18,7 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi._extras import require
+from scorevi.progress import activity
 from scorevi.targets.base import Evaluation, Failure, Parameter, describe
 from scorevi.targets.function import failure
 from scorevi.targets.jax import JaxTarget
@@ -64,7 +65,9 @@ class PymcTarget:
         return describe(self)
 
 
-def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarget | JaxTarget:
+def from_pymc(
+    model: Any = None, *, backend: Backend | None = None, progress: bool | None = None
+) -> PymcTarget | JaxTarget:
     """Make a target of a PyMC model.
 
     Free variables keep their names; theta holds them on PyMC's unconstrained scale, in the order
@@ -82,11 +85,14 @@ def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarge
         the target is a :class:`JaxTarget`, whose fits run as compiled loops; PyTensor then
         switches JAX to 64 bits for the whole process. With ``"numpy"`` nothing is compiled:
         slow calls, but no wait for the first.
+    progress
+        Whether to say on standard error that the model is being compiled; None for only in a
+        terminal or notebook.
 
     Notes
     -----
-    The first compilation of a model takes seconds; numba's and C's results are kept on disk, and
-    the next time it takes a fraction of one.
+    The first compilation of a model by numba or C takes from seconds to a minute. Its results are
+    kept on disk, and the next time it takes a second or two.
 
     Examples
     --------
@@ -101,6 +107,12 @@ def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarge
     pymc = require("pymc")
     model = _check_model(pymc, model)
     backend = _check_backend(backend)
+    with activity(f"Compiling the PyMC model with {backend}", progress):
+        return _made(model, backend)
+
+
+def _made(model: Any, backend: Backend) -> PymcTarget | JaxTarget:
+    """Build and compile what a model that was checked says."""
     with _double(model):
         values = _value_variables(model)
         parameters = tuple(
