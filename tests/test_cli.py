@@ -205,11 +205,26 @@ def test_ctrl_c_prints_what_there_is_and_exits_with_130(folder):
             ["fit", "model.py:target", "--initial", "1,2,3"],
             "--initial must have shape (2,); got (3,)",
         ),
-        (["fit", "model.py:target", "--out", "no/fit.npz"], "there is no no."),
-        (["fit", "model.py:target", "--draws", "x.txt"], "must end in one of .nc, .csv"),
+        (
+            ["fit", "model.py:target", "--out", "no/fit.npz"],
+            "--out must lie in an existing folder; there is no no.",
+        ),
+        (["fit", "model.py:target", "--out", "fit.nc"], "--out must end in .npz; got fit.nc"),
+        (["fit", "model.py:target", "--draws", "x.txt"], "--draws must end in one of .nc, .csv"),
+        (
+            ["fit", "model.py:target", "--draws", "no/x.nc"],
+            "--draws must lie in an existing folder; there is no no.",
+        ),
+        (["fit", "model.py:target", "--observed", "y"], "--observed is for a Stan program"),
+        (["compile", "gp.json"], "PROGRAM must end in .stan; got gp.json"),
+        (
+            ["compile", "gp.stan", "--out", "gp.txt"],
+            "--out must end in .so or .dylib; got gp.txt",
+        ),
+        (["compile", "gp.stan"], "PROGRAM must be a Stan program or a path to one; there is no"),
         (["fit", "numpy:ndarray"], "numpy:ndarray is a class; give an object of it"),
-        (["show", "model.py"], "must be a file written by Fit.save"),
-        (["show", "nothing.npz"], "there is none at nothing.npz"),
+        (["show", "model.py"], "PATH must be a file written by Fit.save"),
+        (["show", "nothing.npz"], "PATH must be a file; there is none at nothing.npz"),
     ],
 )
 def test_errors_are_one_line_and_exit_with_2(folder, arguments, message):
@@ -274,9 +289,26 @@ def test_usage_errors_and_help(folder):
 
 
 def test_a_reader_that_goes_away_is_no_error(folder):
-    command = f"{sys.executable} -m scorevi fit model.py:target | head -1"
-    result = subprocess.run(
-        command, shell=True, cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert "parameter" in result.stdout
-    assert "Traceback" not in result.stderr
+    for form in ("", "--json"):
+        read, write = os.pipe()
+        os.close(read)
+        with os.fdopen(write, "w") as closed:
+            result = subprocess.run(
+                [sys.executable, "-m", "scorevi", "fit", "model.py:target", *form.split()],
+                cwd=folder,
+                stdout=closed,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        assert result.returncode == -signal.SIGPIPE
+        assert result.stderr == ""
+
+
+@pytest.mark.jax
+def test_what_a_log_density_raises_is_one_line(folder):
+    pytest.importorskip("jax")
+    result = run(folder, "fit", "json:loads", "--dim", 3)
+    assert result.returncode == 2
+    assert "`log_density` raised TypeError: the JSON object must be" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

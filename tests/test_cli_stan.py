@@ -86,3 +86,37 @@ def test_errors_are_one_line(folder, arguments, message):
     assert result.returncode == 2
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+PRINTS = """
+data { int n; array[n] real y; }
+parameters { real mu; }
+model { print("at ", mu); y ~ normal(mu, 1); }
+generated quantities {
+  array[n] real y_rep;
+  for (i in 1 : n) y_rep[i] = normal_rng(mu, 1);
+}
+"""
+
+
+def test_what_a_program_prints_does_not_get_into_the_result(folder):
+    arviz = pytest.importorskip("arviz")
+    (folder / "prints.stan").write_text(PRINTS)
+    (folder / "nan.json").write_text('{"n": 3, "y": [1, 2, 3], "unused": NaN}')
+    result = run(
+        folder, "fit", "prints.stan", "--data", "nan.json", "--observed", "y", "--predictive",
+        "y_rep", "--draws", "draws.nc", "--num-draws", 20, "--max-gradients", 100, "--json",
+    )  # fmt: skip
+    assert [row["name"] for row in json.loads(result.stdout)["parameters"]] == ["mu"]
+    assert "at " in result.stderr
+    assert "note" not in result.stderr
+    data = arviz.from_netcdf(str(folder / "draws.nc"))
+    assert list(data["posterior"].data_vars) == ["mu"]
+    assert data["posterior_predictive"]["y_rep"].shape == (1, 20, 3)
+    np.testing.assert_array_equal(data["observed_data"]["y"], [1, 2, 3])
+
+
+def test_nan_in_the_data_is_noted(folder):
+    (folder / "nan.json").write_text(json.dumps(DATA | {"y": ["NaN"] + [1] * 7}))
+    result = run(folder, "fit", PROGRAM, "--data", "nan.json", "--max-gradients", "100")
+    assert "scorevi: note: --data: 'y' holds NaN at [0]." in result.stderr

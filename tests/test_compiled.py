@@ -1,5 +1,6 @@
 """JAX targets: the compiled loop makes the same updates as the driver's own steps."""
 
+import json
 import time
 
 import numpy as np
@@ -9,6 +10,7 @@ from conftest import gsm_fit, gsm_iterate
 import scorevi
 from scorevi.examples import random_gaussian
 from scorevi.solvers import SOLVERS
+from scorevi.targets.jax import piece_sizes
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -264,3 +266,34 @@ def test_constrain_of_every_form():
     ):
         target = scorevi.from_jax(lambda x: -0.5 * (x**2).sum(), 2, constrain=constrain)
         assert list(gsm_fit(target, max_gradients=50).draws(3)) == names
+
+
+def test_few_sizes_of_batches_and_draws_are_compiled_for():
+    sizes = []
+
+    def constrain(x):
+        sizes.append(x.shape)
+        return {"scale": jnp.exp(x)}
+
+    target = scorevi.from_jax(lambda x: -0.5 * (x**2).sum(), 3, constrain=constrain)
+    theta = np.random.default_rng(0).standard_normal((300, 3))
+    for count in range(1, 300):
+        evaluation = target.evaluate(theta[:count])
+        np.testing.assert_allclose(evaluation.score, -theta[:count])
+        np.testing.assert_allclose(evaluation.log_density, -0.5 * (theta[:count] ** 2).sum(axis=1))
+    assert target.compiled._cache_size() == 11
+    for count in (1, 63, 64, 65, 300):
+        scale = target.variables.constrained(theta[:count])["scale"]
+        np.testing.assert_allclose(scale, np.exp(theta[:count]))
+    assert len(sizes) == 1
+
+
+def test_pieces_cover_all_rows_and_add_a_fifth_at_most():
+    for count in range(1, 400):
+        sizes = piece_sizes(count)
+        assert count <= sum(sizes) <= (count * 6 // 5 if count > 16 else 2 * count - 1)
+
+
+def test_what_the_log_density_raises_is_said():
+    with pytest.raises(ValueError, match="`log_density` raised TypeError: the JSON object must"):
+        scorevi.from_jax(json.loads, 3)

@@ -20,6 +20,7 @@ jnp = jax.numpy
 dist = numpyro.distributions
 constraints = dist.constraints
 handlers = numpyro.handlers
+infer = pytest.importorskip("numpyro.infer")
 pytestmark = pytest.mark.jax
 needs_arviz = pytest.mark.skipif(
     importlib.util.find_spec("arviz") is None, reason="needs the arviz extra"
@@ -344,10 +345,11 @@ def test_plates_name_the_axes():
     assert target.variables.dims == {
         "level": ["group"],
         "walk": ["time", "group"],
-        "weights": ["group"],
-        "doubled": ["group"],
+        "weights": ["group", "weights_dim_1"],
+        "doubled": ["group", "doubled_dim_1"],
         "spread": ["spread_dim_0", "case"],
-        "pair": ["case"],
+        "awkward": ["draw"],
+        "pair": ["case", "pair_dim_1"],
     }
 
 
@@ -368,7 +370,7 @@ def test_arviz_gets_axes_data_and_log_likelihood():
         "weights": ["group", None],
         "loose": [None, None],
         "spread": [None, "case"],
-        "awkward": [None],
+        "awkward": ["draw_"],
         "doubled": ["group", None],
         "constant": [],
         "bare": [],
@@ -654,3 +656,29 @@ def test_without_numpyro_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "numpyro", None)
     with pytest.raises(ImportError, match=r"pip install 'scorevi\[numpyro\]'"):
         scorevi.from_numpyro(eight_schools)
+
+
+def test_the_users_own_use_of_the_same_indices_goes_on_in_32_bits():
+    group = np.arange(8) % 3
+    y = np.arange(8.0)
+
+    def hierarchical(group, y=None):
+        mu = numpyro.sample("mu", dist.Normal(0, 1).expand([3]))
+        numpyro.sample("y", dist.Normal(mu[group], 1.0), obs=y)
+
+    fit = scorevi.fit(scorevi.from_numpyro(hierarchical, group, y=y), max_gradients=300)
+    fit.draws(5)
+    sampler = infer.MCMC(infer.NUTS(hierarchical), num_warmup=5, num_samples=5, progress_bar=False)
+    sampler.run(jax.random.PRNGKey(0), group, y=y)
+    assert sampler.get_samples()["mu"].dtype == np.float32
+
+
+def test_whole_numbers_that_need_64_bits_keep_them():
+    large = np.array([2**40, 3])
+
+    def model(large):
+        mu = numpyro.sample("mu", dist.Normal(0, 1))
+        numpyro.deterministic("twice", mu * large)
+
+    target = scorevi.from_numpyro(model, large)
+    assert target.variables.derived(np.ones((1, 1)), 0)["twice"][0, 0] == 2.0**40

@@ -289,3 +289,103 @@ def test_dims_and_coords_reach_arviz():
     assert set(data["sample_stats"].data_vars) == {"log_q"}
     with pytest.raises(ValueError, match="`dims` must give a list of names for 'beta'; got 'city'"):
         scorevi.from_function(np.negative, 3, names="beta", dims={"beta": "city"})
+
+
+def test_names_that_arviz_keeps_for_itself_get_an_underscore(tmp_path):
+    arviz = pytest.importorskip("arviz")
+    target = scorevi.from_function(
+        np.negative,
+        6,
+        names={"chain": (), "draw": 2, "chain_": (), "city": 2},
+        dims={"draw": ["draw"], "city": ["city"]},
+        coords={"city": ["Bern", "Oslo"]},
+        observed={"draw": np.arange(2.0)},
+    )
+    fit = gsm_fit(target, max_gradients=50)
+    write_draws(fit, tmp_path / "draws.nc", 10, seed=1)
+    data = arviz.from_netcdf(str(tmp_path / "draws.nc"))
+    expected = fit.draws(10, seed=1)
+    for group in ("posterior", "unconstrained_posterior"):
+        named = data[group]
+        assert set(named.data_vars) == {"chain__", "draw_", "chain_", "city"}
+        np.testing.assert_array_equal(named["chain__"].values[0], expected["chain"])
+        np.testing.assert_array_equal(named["draw_"].values[0], expected["draw"])
+        assert named["city"].dims == ("chain", "draw", "city_")
+        assert list(named["city_"].values) == ["Bern", "Oslo"]
+    np.testing.assert_array_equal(data["observed_data"]["draw_"].values, [0.0, 1.0])
+    assert "chain to chain__" in data["posterior"].attrs["renamed"]
+    assert "city to city_" in data["posterior"].attrs["renamed"]
+
+
+def test_a_file_of_draws_that_cannot_be_written_is_said_in_a_line(tmp_path):
+    pytest.importorskip("arviz")
+    target = scorevi.from_function(np.negative, 2, names=["a/b", "c"])
+    with pytest.raises(ValueError, match="`path` could not be written") as caught:
+        write_draws(gsm_fit(target, max_gradients=50), tmp_path / "draws.nc", 1000)
+    assert len(str(caught.value)) < 500
+
+
+def test_what_is_predicted_is_a_group_of_its_own_and_not_summarised():
+    pytest.importorskip("arviz")
+    target = scorevi.from_function(
+        np.negative,
+        2,
+        constrain=lambda x: {"mu": x[:, 0], "y_rep": x},
+        predictive=["y_rep"],
+    )
+    fit = gsm_fit(target, max_gradients=50)
+    assert [row.name for row in fit.summary] == ["mu"]
+    assert list(fit.draws(3)) == ["mu", "y_rep"]
+    data = fit.to_arviz(10, seed=1)
+    assert list(data["posterior"].data_vars) == ["mu"]
+    assert list(data["posterior_predictive"].data_vars) == ["y_rep"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"dims": {"gamma": ["city"]}}, "`dims` must name variables.*no 'gamma' among beta"),
+        ({"dims": {"beta": ["a", "b"]}}, r"every axis of 'beta', which has shape \(3,\)"),
+        (
+            {"dims": {"beta": ["city"]}, "coords": {"city": ["Bern"]}},
+            "`coords` must have 3 labels for 'city', an axis of 'beta'; got 1",
+        ),
+        ({"predictive": ["y"]}, "`predictive` must name variables.*no 'y' among beta"),
+        ({"predictive": "y"}, "`predictive` must be a list of names; got 'y'"),
+    ],
+)
+def test_names_of_axes_that_do_not_fit_are_refused(variables, message):
+    with pytest.raises(ValueError, match=message):
+        scorevi.from_function(np.negative, 3, names="beta", batched=True, **variables)
+    if variables["predictive" if "predictive" in variables else "dims"] != "y":
+        pytest.importorskip("arviz")
+        target = scorevi.from_function(
+            np.negative, 3, constrain=lambda x: {"beta": x}, batched=True, **variables
+        )
+        with pytest.raises(ValueError, match=message):
+            gsm_fit(target, max_gradients=50).to_arviz(10)
+
+
+def test_a_target_is_shown_in_a_line():
+    assert repr(eight_schools()) == "<FunctionTarget, D = 10: eta[8], mu, log_tau>"
+    many = scorevi.from_function(np.negative, 20, names=[f"x{i}" for i in range(20)], batched=True)
+    assert repr(many).endswith("x7, ... 12 more>")
+
+
+def test_a_target_with_other_data_is_refused(tmp_path):
+    def target(centre, scale=1.0):
+        return scorevi.from_function(
+            lambda x: (centre - x) / scale**2,
+            2,
+            lambda x: -0.5 * ((x - centre) ** 2).sum(axis=1) / scale**2,
+            batched=True,
+        )
+
+    fitted = gsm_fit(target(1.0), max_gradients=100)
+    path = fitted.save(tmp_path / "fit.npz")
+    assert scorevi.load(path, target(1.0)).target is not None
+    for other in (target(1.0 + 1e-4), target(1.0, 1.001), target(np.nan)):
+        with pytest.raises(ValueError, match="`target` must be the one that was fitted; its scor"):
+            scorevi.load(path, other)
+    again = scorevi.load(path).save(tmp_path / "again.npz")
+    assert scorevi.load(again, target(2.0)).target is not None

@@ -392,7 +392,13 @@ def test_a_compiler_that_fails(monkeypatch, tmp_path):
         ({"y": [[1.0]]}, r"`data`: 'y' must be an array of 1 dimension.*; got shape \(1, 1\)"),
         ({"N": 1.5}, "`data`: 'N' must hold whole numbers"),
         ({"N": -1}, "`data` was refused. Stan says: .*N is -1"),
-        ({"y": "many"}, "`data`: 'y' must hold numbers; got str"),
+        ({"y": "many"}, "`data`: 'y' must hold real numbers; got str 'many'"),
+        ({"y": [1.0, "2.5"]}, r"must hold real numbers; got str '2.5' at \[1\]"),
+        ({"y": [1.0, None]}, r"must hold real numbers; got NoneType 'None' at \[1\]"),
+        ({"y": [1.0, 2j]}, "'y' must hold real numbers; got complex128"),
+        ({"y": np.zeros(N, "M8[D]")}, r"must hold real numbers; got datetime64\[D\]"),
+        ({"y": np.zeros(N, "m8[s]")}, r"must hold real numbers; got timedelta64\[s\]"),
+        ({"y": np.ma.masked_less(X, 0)}, "'y' must have no masked entries; 20 of 40 are"),
         ({"y": [[1.0], [1.0, 2.0]]}, "`data`: 'y' must be rectangular"),
         ({"N": float("nan")}, "`data`: 'N' must hold whole numbers"),
     ],
@@ -411,6 +417,43 @@ def test_data_in_every_form(include_folder, regression, tmp_path):
     for data in (plain, json.dumps(plain), tmp_path / "data.json", str(tmp_path / "data.json")):
         target = scorevi.from_stan(REGRESSION, data, include_paths=[include_folder])
         np.testing.assert_array_equal(target.evaluate(theta).score, expected)
+
+
+def test_nan_in_the_data_is_said(include_folder, regression):
+    y = DATA["y"].tolist()
+    y[3] = y[5] = "NaN"
+    message = r"`data`: 'y' holds NaN at \[3\] and 1 more"
+    with pytest.warns(scorevi.FitWarning, match=message):
+        scorevi.from_stan(REGRESSION, DATA | {"y": y}, include_paths=[include_folder])
+
+
+def test_no_masked_entry_is_no_mask(include_folder, regression):
+    data = DATA | {"y": np.ma.masked_invalid(DATA["y"])}
+    target = scorevi.from_stan(REGRESSION, data, include_paths=[include_folder])
+    theta = np.array([[0.1, 0.2, 0.3]])
+    np.testing.assert_array_equal(target.evaluate(theta).score, regression.evaluate(theta).score)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dims": {"w": ["a"]}}, "`dims` must name variables of the model; there is no 'w' among"),
+        ({"dims": {"log_lik": ["a", "b"]}}, r"every axis of 'log_lik', which has shape \(40,\)"),
+        (
+            {"dims": {"y": ["day"]}, "observed": ["y"], "coords": {"day": [1, 2]}},
+            "`coords` must have 40 labels for 'day', an axis of 'y'; got 2",
+        ),
+        ({"predictive": ["y"]}, "`predictive` must name variables of the model; there is no 'y'"),
+        ({"observed": "y"}, "`observed` must be a list of names; got 'y'"),
+    ],
+)
+def test_names_that_do_not_fit_are_refused_at_once(options, message, include_folder, regression):
+    with pytest.raises(ValueError, match=message):
+        scorevi.from_stan(REGRESSION, DATA, include_paths=[include_folder], **options)
+
+
+def test_it_is_shown_in_a_line(regression):
+    assert repr(regression) == "<StanTarget 'program.stan', D = 3: a, b, sigma>"
 
 
 @pytest.mark.parametrize(
@@ -455,7 +498,7 @@ def _libm():
 
 
 def test_observed_must_name_data(regression, include_folder):
-    with pytest.raises(ValueError, match="`observed` must name data; 'w' is not among them"):
+    with pytest.raises(ValueError, match="`observed` must name data; 'w' is not among N, x, y"):
         scorevi.from_stan(REGRESSION, DATA, include_paths=[include_folder], observed=["w"])
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
+import signal
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from scorevi.status import FitWarning
 from scorevi.storage import load
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+
+_LIBRARIES = (".so", ".dylib")
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -122,7 +125,8 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     fit.check(seed=seed)
     files = {}
     try:
-        save_picture(fit, picture, title="Eight schools (Rubin 1981)")
+        with _naming("--picture"):
+            save_picture(fit, picture, title="Eight schools (Rubin 1981)")
         files["picture"] = picture
     except ImportError as error:
         click.echo(f"scorevi: no picture: {error}", err=True)
@@ -141,6 +145,19 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     help="The JSON file with the data of a Stan program.",
 )
 @_include_paths
+@click.option(
+    "--observed",
+    multiple=True,
+    metavar="NAME",
+    help="Data of a Stan program that were observed, for ArviZ; may be repeated.",
+)
+@click.option(
+    "--predictive",
+    multiple=True,
+    metavar="NAME",
+    help="A generated quantity of a Stan program that is a draw of data, such as y_rep; may be "
+    "repeated.",
+)
 @click.option(
     "--solver",
     type=click.Choice(["auto", *SOLVERS]),
@@ -231,6 +248,8 @@ def fit(
     dim: int | None,
     data: Path | None,
     include_paths: tuple[Path, ...],
+    observed: tuple[str, ...],
+    predictive: tuple[str, ...],
     initial: str | None,
     out: Path | None,
     draws: Path | None,
@@ -242,30 +261,44 @@ def fit(
 ) -> None:
     """Fit, check, save and print."""
     # What can be known to fail is refused before the work, not after it.
-    for path in (out, draws):
-        if path is not None:
-            check_folder(path)
+    if out is not None:
+        _check_out(out, ".npz")
     if draws is not None:
-        check_format(draws)
+        with _naming("--draws"):
+            check_format(check_folder(draws))
     if options["max_gradients"] is None and options["max_seconds"] is None:
         options["max_gradients"] = 10_000
+    files: dict[str, Path] = {}
+    problem: ValueError | None = None
     # What a Stan program prints must not get among what is printed here.
     with contextlib.redirect_stdout(sys.stderr):
-        stan = {"data": data, "include_paths": include_paths, "progress": options["progress"]}
-        loaded = load_target(target, dim, **stan)
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            warnings.simplefilter("always", FitWarning)
+            loaded = load_target(
+                target,
+                dim,
+                data=data,
+                include_paths=include_paths,
+                observed=observed,
+                predictive=predictive,
+                progress=options["progress"],
+            )
         result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
         if check and result.status != "interrupted":
             result.check(seed=options["seed"])
-    files: dict[str, Path] = {}
-    problem: ValueError | None = None
-    try:
-        if out is not None:
-            files["fit"] = result.save(out)
-        if draws is not None and result.num_updates:
-            write_draws(result, draws, num_draws, seed=options["seed"])
-            files["draws"] = draws
-    except ValueError as error:
-        problem = error  # what was fitted is printed all the same
+        try:
+            if out is not None:
+                with _naming("--out"):
+                    files["fit"] = result.save(out)
+            if draws is not None and result.num_updates:
+                with _naming("--draws"):
+                    write_draws(result, draws, num_draws, seed=options["seed"])
+                files["draws"] = draws
+        except ValueError as error:
+            problem = error  # what was fitted is printed all the same
+        if result.num_updates:
+            result.summary  # noqa: B018  (computed here, and kept)
     _print(result, json_, rows, files)
     if problem is not None:
         raise problem
@@ -289,8 +322,10 @@ def compile_(
     It stays in the cache, so that a fit of the program need not wait. BridgeStan's clients load
     it too.
     """
+    if program.suffix != ".stan":
+        raise ValueError(f"PROGRAM must end in .stan; got {program.name}.")
     if out is not None:
-        check_folder(out)
+        _check_out(out, *_LIBRARIES)
     library = compile_stan(program, include_paths=include_paths, progress=progress)
     click.echo(library if out is None else copy_library(library, out))
 
@@ -301,12 +336,17 @@ def compile_(
 @_as_json
 def show(path: Path, rows: int, json_: bool) -> None:
     """Print the saved fit PATH."""
-    fit = load(path)
+    with _naming("PATH"):
+        fit = load(path)
     _print(fit, json_, rows, {})
     _exit(fit)
 
 
 def _print(fit: Fit, json_: bool, rows: int, files: dict[str, Path]) -> None:
+    if hasattr(signal, "SIGPIPE"):
+        # All is done but the printing. Left to themselves, click and rich make a failure of a
+        # reader that has seen enough.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if json_:
         click.echo(json.dumps(as_json(fit, files), indent=2, allow_nan=False))
     else:
@@ -321,9 +361,31 @@ def _exit(fit: Fit) -> None:
         sys.exit(EXIT_FAILED)
 
 
+def _check_out(path: Path, *endings: str) -> None:
+    with _naming("--out"):
+        check_folder(path)
+    if path.suffix not in endings and (path.suffix or endings != (".npz",)):
+        raise ValueError(f"--out must end in {' or '.join(endings)}; got {path.name}.")
+
+
+@contextlib.contextmanager
+def _naming(option: str) -> Iterator[None]:
+    """Put errors about a Python function's ``path`` in terms of the command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(str(error).replace("`path`", option)) from error
+
+
+def _note(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show what a model's front end warns of."""
+    click.echo(f"scorevi: note: {_as_options(str(message))}", err=True)
+
+
 def _as_options(text: str) -> str:
     """Put a message that names arguments of the Python functions in terms of the options."""
     options = {str(option.name): option.opts[0] for option in fit.params if option.name != "target"}
+    options["program"] = "PROGRAM"
     return re.sub(r"`(\w+)`", lambda found: options.get(found[1], found[0]), text)
 
 
@@ -347,9 +409,6 @@ def main() -> None:
     except (KeyboardInterrupt, click.Abort):
         click.echo("scorevi: interrupted", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)  # the reader has seen enough
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ from scorevi.targets.variables import Include, Variables
 if TYPE_CHECKING:
     from scorevi.results import Fit
 
+_OF_ARVIZ = ("chain", "draw")
+_REASON = 300
+"""The most characters of another library's message to repeat."""
 _NEEDS = {".nc": "arviz", ".csv": None, ".parquet": "pyarrow"}
 
 
@@ -31,7 +35,12 @@ def to_arviz(fit: Fit, draws: int = 1000, seed: Seed = None) -> Any:
     - ``sample_stats``: ``lp``, the log density of the target; ``log_q``, that of the fitted
       Gaussian, both on the unconstrained space; ``importance_weight``, proportional to their
       ratio and summing to one. The target is evaluated once per draw for it.
-    - ``log_likelihood`` and ``observed_data``, where the model tells them
+    - ``log_likelihood``, ``posterior_predictive`` and ``observed_data``, where the model tells
+      them
+
+    ArviZ has axes called ``chain`` and ``draw``. Variables and axes of these names get an
+    underscore at the end, as does an axis that has the name of a variable; the attribute
+    ``renamed`` says so.
     """
     arviz = require("arviz")
     entropy = seed_entropy(seed)
@@ -39,14 +48,22 @@ def to_arviz(fit: Fit, draws: int = 1000, seed: Seed = None) -> Any:
     values = fit.named(theta, seed=entropy)
     variables = Variables() if fit.target is None else fit.target.variables
     pointwise = variables.pointwise(theta)
+    observed = {name: np.asarray(value) for name, value in variables.observed.items()}
+    variables.check_names(
+        {name: value.shape[1:] for name, value in values.items()},
+        {name: value.shape[1:] for name, value in pointwise.items()}
+        | {name: value.shape for name, value in observed.items()},
+    )
+    apart = {*pointwise, *variables.predictive}
     groups = {
-        "posterior": {name: value for name, value in values.items() if name not in pointwise},
+        "posterior": {name: value for name, value in values.items() if name not in apart},
         "unconstrained_posterior": split(theta, fit.parameters),
         "sample_stats": importance(fit, theta),
         "log_likelihood": pointwise,
+        "posterior_predictive": {name: values[name] for name in variables.predictive},
     }
     data = {group: named for group, named in groups.items() if named}
-    return _tree(arviz, data, variables, _attributes(fit, entropy))
+    return _tree(arviz, data, observed, variables, _attributes(fit, entropy))
 
 
 def importance(fit: Fit, theta: Array) -> dict[str, Array]:
@@ -81,17 +98,33 @@ def _attributes(fit: Fit, entropy: int) -> dict[str, Any]:
 def _tree(
     arviz: Any,
     groups: dict[str, dict[str, Array]],
+    observed: dict[str, Array],
     variables: Variables,
     attributes: dict[str, Any],
 ) -> Any:
     """Assemble what the installed ArviZ calls its data."""
+    variable_names = {name for named in (*groups.values(), observed) for name in named}
+    axes = {*variables.coords, *(axis for names in variables.dims.values() for axis in names)}
+    new_name = _replacements(variable_names, _OF_ARVIZ)
+    new_axis = _replacements(axes, {*_OF_ARVIZ, *variable_names, *new_name.values()})
+    pairs = {*new_name.items(), *new_axis.items()}
+    renamed = [f"{old} to {new}" for old, new in pairs if old != new]
+    if renamed:
+        attributes = attributes | {"renamed": ", ".join(sorted(renamed))}
+    groups = {
+        group: {new_name[name]: value for name, value in named.items()}
+        for group, named in groups.items()
+    }
     sampled = {
         group: {name: value[None] for name, value in named.items()}
         for group, named in groups.items()
     }
-    observed = {name: np.asarray(value) for name, value in variables.observed.items()}
-    dims = {name: list(axes) for name, axes in variables.dims.items()}
-    coords = {name: np.asarray(labels) for name, labels in variables.coords.items()}
+    observed = {new_name[name]: value for name, value in observed.items()}
+    dims = {
+        new_name.get(name, name): [new_axis[axis] for axis in axes]
+        for name, axes in variables.dims.items()
+    }
+    coords = {new_axis[name]: np.asarray(labels) for name, labels in variables.coords.items()}
     # These two may have other shapes, and so other dims, than the variables they are named after.
     own_dims = {
         "unconstrained_posterior": _where_alike(
@@ -123,6 +156,19 @@ def _tree(
         dataset = arviz.convert_to_dataset(named, coords=coords, dims=own_dims[group])
         data.add_groups({group: dataset}, warn_on_custom_groups=False)
     return data
+
+
+def _replacements(names: Collection[str], reserved: Collection[str]) -> dict[str, str]:
+    """Return a name for each: its own, or if that is reserved one with underscores at the end."""
+    taken = {*names, *reserved}
+    new = {}
+    for name in sorted(names):
+        new[name] = name
+        if name in reserved:
+            while new[name] in taken:
+                new[name] += "_"
+            taken.add(new[name])
+    return new
 
 
 def _where_alike(
@@ -158,7 +204,9 @@ def write_draws(fit: Fit, path: str | Path, draws: int = 1000, seed: Seed = None
             write(_columns(fit.draws(draws, seed)), path)
     except (OSError, ValueError, KeyError) as error:
         # netCDF refuses some names of variables, such as those with a slash.
-        raise ValueError(f"`path` could not be written: {path}: {error}.") from None
+        # The first line, because xarray goes on to print what it was to write.
+        reason = str(error).partition("\n")[0].rstrip(".")[:_REASON]
+        raise ValueError(f"`path` could not be written: {path}: {reason}.") from None
 
 
 def check_folder(path: str | Path, argument: str = "path") -> Path:

@@ -25,7 +25,7 @@ def load_target(text: str, dim: int | None = None, **stan: Any) -> Target:
         if dim is not None:
             raise ValueError(f"--dim is for a log density in JAX; {text} is a Stan program.")
         return from_stan(Path(text), **stan)
-    for option in ("data", "include_paths"):
+    for option in ("data", "include_paths", "observed", "predictive"):
         if stan.get(option):
             raise ValueError(f"`{option}` is for a Stan program; got {text}.")
     module_text, colon, name = text.rpartition(":")

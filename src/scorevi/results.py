@@ -204,20 +204,22 @@ class Fit:
         """Mean, sd and 90 % interval of each variable on the constrained scale, by name.
 
         Exact where the parameters are unconstrained; else from 10,000 draws of a fixed seed, or
-        fewer where there are very many variables. Pointwise log likelihoods are left out.
+        fewer where there are very many variables. Pointwise log likelihoods and what the model
+        predicts are left out.
         """
         if self.saved_summary:
             return self.saved_summary
         if not self.constrained:
             return tuple(self._exact_summary())
         assert self.target is not None
-        pointwise = set(self.target.variables.pointwise(self._fitted.mean[None]))
+        variables = self.target.variables
+        left_out = {*variables.pointwise(self._fitted.mean[None]), *variables.predictive}
         one = self.named(self._fitted.mean[None])
-        entries = sum(value.size for name, value in one.items() if name not in pointwise)
+        entries = sum(value.size for name, value in one.items() if name not in left_out)
         size = min(_SUMMARY_DRAWS, max(500, _SUMMARY_ENTRIES // max(entries, 1)))
         rows = []
         for name, values in self.draws(size, seed=0).items():
-            if name in pointwise:
+            if name in left_out:
                 continue
             flat = values.reshape(len(values), -1)
             lower, upper = np.quantile(flat, _INTERVAL, axis=0)

@@ -110,7 +110,9 @@ class StopRule:
         if np.isfinite(elbo).any():
             gains["ELBO"] = _gain(elbo, sizes, older, newer), _NATS
         gains["Fisher residual"] = (
-            _gain(-np.log(np.maximum(fisher, _EXACT / self._dim)), np.ones(len(sizes)), older, newer),
+            _gain(
+                -np.log(np.maximum(fisher, _EXACT / self._dim)), np.ones(len(sizes)), older, newer
+            ),
             _LOG_FISHER,
         )
         if not all(gain.is_negligible(least) for gain, least in gains.values()):

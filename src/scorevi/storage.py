@@ -10,17 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from scorevi._arrays import Array
 from scorevi._files import why, write_arrays
 from scorevi.check import Reason, Verdict
-from scorevi.evaluate import BadScore, BadScores
+from scorevi.evaluate import BadScore, BadScores, Evaluator
 from scorevi.export import check_folder
 from scorevi.gaussian import Gaussian
 from scorevi.results import Fit, Restart, Summary, Trace
 from scorevi.status import Status
 from scorevi.targets import as_target
-from scorevi.targets.base import Parameter
+from scorevi.targets.base import Parameter, Target
 
 _FORMAT = "scorevi-fit-2"
+_SAME = 1e-6
+"""How close the scores of a target are to be for it to be the one that was fitted."""
 
 
 def save(fit: Fit, path: str | Path) -> Path:
@@ -51,6 +54,7 @@ def save(fit: Fit, path: str | Path) -> Path:
         "mean": fit.q.mean,
         "factor": fit.q.factor,
         "log_det": np.array(fit.q.log_det),
+        "fingerprint": np.empty(0) if fit.target is None else _fingerprint(fit.q, fit.target),
         "bad_points": np.array([bad.point for bad in fit.bad_scores.examples]),
         "restart_means": np.array([restart.mean for restart in fit.restarts]),
         "restart_sds": np.array([restart.sd for restart in fit.restarts]),
@@ -72,7 +76,8 @@ def load(path: str | Path, target: Any = None) -> Fit:
         The ``.npz`` file.
     target
         The target that was fitted. Needed only for draws on the constrained scale, because
-        functions are not saved.
+        functions are not saved. One whose scores differ from those of the target that was
+        fitted is refused, at the cost of one gradient.
     """
     path = Path(path)
     if not path.is_file():
@@ -95,7 +100,24 @@ def load(path: str | Path, target: Any = None) -> Fit:
     target = as_target(target)
     if target.parameters != fit.parameters:
         raise ValueError("`target` must be the one that was fitted; its parameters differ.")
+    saved = arrays.get("fingerprint", np.empty(0))
+    known = saved.size and np.isfinite(saved).all()
+    if known and not np.allclose(_fingerprint(fit.q, target), saved, _SAME, _SAME):
+        raise ValueError(
+            "`target` must be the one that was fitted; its scores differ, so it has another "
+            "density or other data."
+        )
     return dataclasses.replace(fit, target=target)
+
+
+def _fingerprint(q: Gaussian, target: Target) -> Array:
+    """Return the whitened score one sd off the mean, (D,), by which to know a target again.
+
+    It is of order one there, and does not depend on the constant of the log density.
+    """
+    with np.errstate(all="ignore"):
+        score = Evaluator(target)(q.mean + q.factor.sum(axis=1)[None]).score
+        return np.asarray(q.whiten_score(score)[0])
 
 
 def _summary(fit: Fit) -> tuple[Summary, ...]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorevi._extras import require
+from scorevi.status import FitWarning
 
 Data: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str] | None"
+_TEXTS = ("NaN", "Infinity", "-Infinity", "+Infinity", "Inf", "-Inf", "+Inf")
+"""Numbers that JSON cannot write but as text."""
 
 
 def read_data(data: Data) -> dict[str, Any]:
@@ -50,6 +56,8 @@ def write_data(data: Mapping[str, Any], inputs: Mapping[str, Mapping[str, Any]] 
     """Return Stan's JSON of the data, checked against what the program declares if known."""
     if inputs is None:
         checked = dict(data)
+        for name, value in data.items():
+            _refuse_masked(name, value)
     else:  # what the program does not declare may be anything, and is left out
         checked = {name: _as_declared(name, data, form) for name, form in inputs.items()}
     try:
@@ -57,6 +65,24 @@ def write_data(data: Mapping[str, Any], inputs: Mapping[str, Mapping[str, Any]] 
     except TypeError as error:
         raise ValueError(f"`data` must hold numbers and arrays of them: {error}.") from None
     return text
+
+
+def warn_of_nan(data: Mapping[str, Any]) -> None:
+    """Say which data hold NaN: Stan takes it, but few programs are meant for it."""
+    for name, value in data.items():
+        try:
+            bad = np.argwhere(np.isnan(np.asarray(value, dtype=np.float64)))
+        except (TypeError, ValueError):  # complex numbers, tuples
+            continue
+        if len(bad):
+            where = f" at {bad[0].tolist()}" if bad.shape[1] else ""
+            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+            warnings.warn(
+                f"`data`: {name!r} holds NaN{where}{more}. Where the program uses it, scores are "
+                "NaN.",
+                FitWarning,
+                stacklevel=4,
+            )
 
 
 def explain(error: Exception) -> ValueError:
@@ -75,23 +101,11 @@ def _as_declared(name: str, data: Mapping[str, Any], declared: Mapping[str, Any]
             f"it holds {', '.join(data) or 'nothing'}."
         )
     value = data[name]
+    _refuse_masked(name, value)
     kind, rank = declared.get("type"), declared.get("dimensions")
     if kind not in ("int", "real") or not isinstance(rank, int):
         return value
-    try:
-        array = np.asarray(value)
-    except ValueError:
-        raise ValueError(
-            f"`data`: {name!r} must be rectangular; its rows differ in length."
-        ) from None
-    if array.dtype.kind not in "buif":
-        # Lists may hold "NaN" and "Infinity", as JSON for Stan does.
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"`data`: {name!r} must hold numbers; got {type(value).__name__} of {array.dtype}."
-            ) from None
+    array = _numbers(name, value)
     if array.size and array.ndim != rank:
         raise ValueError(f"`data`: {name!r} must be {_form(declared)}; got shape {array.shape}.")
     if kind == "int" and array.dtype.kind == "f":
@@ -99,6 +113,39 @@ def _as_declared(name: str, data: Mapping[str, Any], declared: Mapping[str, Any]
             raise ValueError(f"`data`: {name!r} must hold whole numbers; it does not.")
         return array.astype(np.int64)
     return array
+
+
+def _refuse_masked(name: str, value: Any) -> None:
+    mask = np.ma.getmaskarray(value) if isinstance(value, np.ma.MaskedArray) else np.zeros(1)
+    if mask.any():
+        raise ValueError(
+            f"`data`: {name!r} must have no masked entries; {int(mask.sum())} of {mask.size} are. "
+            "Leave them out, or make them parameters of the program."
+        )
+
+
+def _numbers(name: str, value: Any) -> NDArray[Any]:
+    """Return data as an array of real numbers."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(
+            f"`data`: {name!r} must be rectangular; its rows differ in length."
+        ) from None
+    if array.dtype.kind in "buif":
+        return array
+    if array.dtype.kind in "cmM":
+        raise ValueError(f"`data`: {name!r} must hold real numbers; got {array.dtype}.")
+    # Entry by entry, because NumPy makes texts of numbers that stand beside a text.
+    array = np.asarray(value, dtype=object)
+    for index, entry in np.ndenumerate(array):
+        if not isinstance(entry, numbers.Real) and entry not in _TEXTS:
+            where = f" at {list(index)}" if index else ""
+            raise ValueError(
+                f"`data`: {name!r} must hold real numbers; got {type(entry).__name__} "
+                f"{str(entry)[:40]!r}{where}."
+            )
+    return array.astype(np.float64)
 
 
 def _form(declared: Mapping[str, Any]) -> str:

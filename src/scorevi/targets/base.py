@@ -12,6 +12,8 @@ import numpy as np
 from scorevi._arrays import Array, as_count
 from scorevi.targets.variables import Variables
 
+_SHOWN = 8
+"""Parameters that the short form of a target lists."""
 Names: TypeAlias = "Sequence[str] | Mapping[str, int | tuple[int, ...]] | str | None"
 
 
@@ -114,6 +116,14 @@ def check_distinct(argument: str, parameters: Sequence[Parameter]) -> None:
         )
 
 
+def check_early(variables: Variables, parameters: Sequence[Parameter]) -> None:
+    """Check the names in ``dims`` and the like where all names are known without a draw."""
+    functions = (variables.constrain, variables.derive, variables.log_likelihood)
+    if all(function is None for function in functions):
+        data = {name: np.shape(value) for name, value in variables.observed.items()}
+        variables.check_names(dict(parameters), data)
+
+
 def split(theta: Array, parameters: Sequence[Parameter]) -> dict[str, Array]:
     """Cut rows (n, D) into the named arrays, each of shape (n, *shape)."""
     ends = list(itertools.accumulate(parameter.size for parameter in parameters))
@@ -134,6 +144,25 @@ def labels(name: str, shape: tuple[int, ...]) -> list[str]:
     if shape == ():
         return [name]
     return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def describe(target: Target, what: str = "") -> str:
+    """Return a target's short form: what it is, its dimension and its parameters.
+
+    Examples
+    --------
+    >>> import scorevi
+    >>> scorevi.examples.eight_schools()
+    <FunctionTarget, D = 10: eta[8], mu, log_tau>
+    """
+    names = [
+        name + (f"[{','.join(map(str, shape))}]" if shape else "")
+        for name, shape in target.parameters
+    ]
+    if len(names) > _SHOWN:
+        names[_SHOWN:] = [f"... {len(names) - _SHOWN} more"]
+    what = f" {what}" if what else ""
+    return f"<{type(target).__name__}{what}, D = {target.dim}: {', '.join(names)}>"
 
 
 def _shape(shape: int | tuple[int, ...]) -> tuple[int, ...]:

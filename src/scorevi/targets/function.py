@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from scorevi._arrays import Array, as_count
-from scorevi.targets.base import Evaluation, Failure, Names, Parameter, parse_names
+from scorevi.targets.base import (
+    Evaluation,
+    Failure,
+    Names,
+    Parameter,
+    check_early,
+    describe,
+    parse_names,
+)
 from scorevi.targets.variables import Constrain, Variables
 
 Function = Callable[[Array], Any]
@@ -19,7 +27,7 @@ class ShapeError(ValueError):
     """A user's function returned an array of the wrong shape."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FunctionTarget:
     """A target made by :func:`from_function`."""
 
@@ -47,6 +55,9 @@ class FunctionTarget:
             "log_density", self.log_density, self.log_density_batched, theta, (n,), failures
         )
         return Evaluation(score, log_density, failures)
+
+    def __repr__(self) -> str:
+        return describe(self)
 
 
 def from_function(
@@ -79,7 +90,7 @@ def from_function(
         Whether the functions take batches. Left out, each is tried, once and here, on three
         points together and one by one; those calls are not part of any fit's budget.
     **variables
-        More for ArviZ: ``log_likelihood``, ``observed``, ``dims``, ``coords`` as in
+        More for ArviZ: ``log_likelihood``, ``observed``, ``predictive``, ``dims``, ``coords`` as in
         :class:`scorevi.targets.Variables`.
 
     Examples
@@ -96,6 +107,8 @@ def from_function(
         if not callable(function):
             raise ValueError(f"`{name}` must be a function; got {type(function).__name__}.")
     named = Variables(constrain=constrain, **variables)
+    parameters = parse_names(names, dim)
+    check_early(named, parameters)
     score_batched = log_density_batched = bool(batched)
     if batched is None:
         score_batched = _detect("score", score, dim, (dim,))
@@ -105,7 +118,7 @@ def from_function(
         dim=dim,
         score=score,
         log_density=log_density,
-        parameters=parse_names(names, dim),
+        parameters=parameters,
         variables=named,
         score_batched=score_batched,
         log_density_batched=log_density_batched,

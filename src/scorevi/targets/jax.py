@@ -5,7 +5,7 @@ Everything runs under JAX's scoped 64-bit switch; the user's global setting is n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +18,22 @@ from scorevi.targets.base import (
     Names,
     Parameter,
     check_distinct,
+    check_early,
+    describe,
     parse_names,
     split,
 )
 from scorevi.targets.variables import Constrain, Derive, Variables
 
+_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
+"""Rows that are compiled for: to compile takes longer than many a fit, so no other sizes are."""
 _FILLED_UP = 16
+"""Up to here more rows cost little more, so one call of the next size is best."""
+_DRAWS = 64
+"""Rows of each call for what is computed from draws, which also bounds the memory it takes."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class JaxTarget:
     """A target made by :func:`from_jax`."""
 
@@ -43,19 +50,54 @@ class JaxTarget:
     has_log_density = True
 
     def evaluate(self, theta: Array) -> Evaluation:
-        """Evaluate at the rows of theta.
+        """Evaluate at the rows of theta, in pieces of few sizes."""
+        log_density, score = in_pieces(self.compiled, theta, piece_sizes(len(theta)))
+        return Evaluation(score, log_density)
 
-        Each size of batch is compiled for, which takes longer than many a fit. So small batches,
-        which cost little more, are filled up to a power of two with copies of the last row.
-        """
-        jax = require("jax")
-        n = len(theta)
-        missing = (1 << (n - 1).bit_length()) - n
-        if missing and n <= _FILLED_UP:
-            theta = np.concatenate([theta, np.repeat(theta[-1:], missing, axis=0)])
-        with jax.enable_x64(True):
-            log_density, score = self.compiled(theta)
-            return Evaluation(np.asarray(score)[:n], np.asarray(log_density)[:n])
+    def __repr__(self) -> str:
+        return describe(self)
+
+
+def piece_sizes(count: int) -> list[int]:
+    """Cut rows into pieces of the sizes that are compiled for; the last may be filled up.
+
+    Examples
+    --------
+    >>> [piece_sizes(count) for count in (5, 24, 40, 60, 300)]
+    [[8], [24], [32, 8], [64], [128, 128, 48]]
+    """
+    full, count = divmod(count, _SIZES[-1])
+    return [_SIZES[-1]] * full + (_last_pieces(count) if count else [])
+
+
+def _last_pieces(count: int) -> list[int]:
+    """Take as few rows as the sizes allow, and of two ways with as many the one in one piece."""
+    whole = [min(size for size in _SIZES if size >= count)]
+    if count <= _FILLED_UP:
+        return whole
+    first = max(size for size in _SIZES if size <= count)
+    cut = [first, *piece_sizes(count - first)]
+    return cut if sum(cut) < sum(whole) else whole
+
+
+def in_pieces(function: Callable[[Any], Any], theta: Array, sizes: Sequence[int]) -> Any:
+    """Apply a compiled function to the rows of theta (n, D), in pieces of the given sizes.
+
+    The last piece is filled up with copies of the last row. What comes back is what the function
+    returns, any pytree of arrays with the rows along their first axis.
+    """
+    jax = require("jax")
+    parts = []
+    start = 0
+    with jax.enable_x64(True):
+        for size in sizes:
+            piece = theta[start : start + size]
+            start += size
+            missing = size - len(piece)
+            if missing:
+                piece = np.concatenate([piece, np.repeat(theta[-1:], missing, axis=0)])
+            parts.append(function(piece))
+        return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(theta)], *parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # What was compiled stays behind, and is compiled anew on the other side.
@@ -93,7 +135,7 @@ def from_jax(
     log_likelihood
         Maps one point to a dict of the log likelihoods of its observations, by name.
     **variables
-        More for ArviZ: ``observed``, ``dims``, ``coords`` as in
+        More for ArviZ: ``observed``, ``predictive``, ``dims``, ``coords`` as in
         :class:`scorevi.targets.Variables`.
 
     Notes
@@ -118,9 +160,10 @@ def from_jax(
         "derive": derive,
         "log_likelihood": log_likelihood,
     }
-    Variables(**functions, **variables)  # what is no function is named before it is wrapped
+    unwrapped = Variables(**functions, **variables)  # names what is no function
     with jax.enable_x64(True):
         parameters, unravel = _structure(jax, dim_or_example, names)
+        check_early(unwrapped, parameters)
         dim = sum(parameter.size for parameter in parameters)
 
         def of_vector(theta: Any) -> Any:
@@ -216,7 +259,10 @@ def _key(key: Any) -> str:
 
 
 def _check_scalar(jax: Any, of_vector: Callable[[Any], Any], dim: int) -> None:
-    result = jax.eval_shape(of_vector, jax.ShapeDtypeStruct((dim,), np.float64))
+    try:
+        result = jax.eval_shape(of_vector, jax.ShapeDtypeStruct((dim,), np.float64))
+    except Exception as error:
+        raise ValueError(f"`log_density` raised {type(error).__name__}: {error}") from error
     shape = getattr(result, "shape", None)
     if shape != ():
         raise ValueError(
@@ -236,10 +282,10 @@ def _vectorised(
     batched = jax.jit(jax.vmap(lambda theta: function(unravel(theta))))
 
     def of_rows(theta: Array) -> dict[str, Array]:
-        with jax.enable_x64(True):
-            leaves, _ = jax.tree_util.tree_flatten_with_path(batched(theta))
-            check_distinct(argument, [Parameter(_name(path)) for path, _ in leaves])
-            return {_name(path): np.asarray(leaf) for path, leaf in leaves}
+        sizes = [_DRAWS] * -(-len(theta) // _DRAWS)
+        leaves, _ = jax.tree_util.tree_flatten_with_path(in_pieces(batched, theta, sizes))
+        check_distinct(argument, [Parameter(_name(path)) for path, _ in leaves])
+        return {_name(path): leaf for path, leaf in leaves}
 
     return of_rows
 

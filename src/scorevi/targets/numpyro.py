@@ -16,7 +16,6 @@ from scorevi._extras import require
 from scorevi.targets.jax import JaxTarget, from_jax, is_real
 
 Site = Mapping[str, Any]
-_OF_ARVIZ = ("chain", "draw")
 
 
 class _Structure(NamedTuple):
@@ -43,7 +42,8 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
         A function with NumPyro's primitives, perhaps under its handlers (``condition``,
         ``reparam``, ``mask``, ``scale``…).
     *args, **kwargs
-        All go to the model. Arrays of floating-point numbers are made double precision.
+        All go to the model. Arrays of floating-point numbers are made double precision, and
+        those of whole numbers, which may be indices, 32 bits where they fit.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
     util = require("numpyro.infer.util")
     substitute = numpyro.handlers.substitute
     with jax.enable_x64(True):
-        args, kwargs = jax.tree.map(lambda leaf: _in_double(jax, leaf), (args, kwargs))
+        args, kwargs = jax.tree.map(lambda leaf: _argument(jax, leaf), (args, kwargs))
         # The key is for what is random beside the latent sites, which then stays as it is.
         seeded = numpyro.handlers.seed(model, 0)
 
@@ -136,10 +136,18 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
         )
 
 
-def _in_double(jax: Any, leaf: Any) -> Any:
-    is_array = isinstance(leaf, (np.ndarray, np.generic, jax.Array))
-    if is_array and jax.numpy.issubdtype(leaf.dtype, np.floating):
+def _argument(jax: Any, leaf: Any) -> Any:
+    """Make floating-point numbers double precision, and whole numbers 32 bits if they fit."""
+    if not isinstance(leaf, (np.ndarray, np.generic, jax.Array)):
+        return leaf
+    if jax.numpy.issubdtype(leaf.dtype, np.floating):
         return leaf.astype(np.float64)
+    # JAX keeps what it compiles for a NumPy array of 64-bit indices, and takes it again where 64
+    # bits are off: the user's own later use of the array would fail.
+    if leaf.dtype in (np.int64, np.uint64) and leaf.size:
+        limits = np.iinfo(np.int32)
+        if limits.min <= leaf.min() and leaf.max() <= limits.max:
+            return leaf.astype(np.int32)
     return leaf
 
 
@@ -250,15 +258,19 @@ def _is_latent(site: Site) -> bool:
 
 
 def _full_shape(site: Site) -> tuple[int, ...]:
-    """Return the shape of a sample: one datum may stand for all that a plate holds."""
+    """Return the shape of a site: one datum may stand for all that a plate holds."""
+    if site["type"] == "deterministic":
+        return np.shape(site["value"])
     return np.broadcast_shapes(np.shape(site["value"]), site["fn"].shape())
 
 
 def _dims(sites: Mapping[str, Site], names: Sequence[str]) -> dict[str, list[str]]:
-    """Name the axes after the plates; axes to the right of all plates are left to ArviZ."""
+    """Name the axes after the plates; an axis without one gets the name that ArviZ would give."""
     found = {name: _axes(sites[name]) for name in names}
     return {
-        name: [axes.get(axis, f"{name}_dim_{axis}") for axis in range(max(axes) + 1)]
+        name: [
+            axes.get(axis, f"{name}_dim_{axis}") for axis in range(len(_full_shape(sites[name])))
+        ]
         for name, axes in found.items()
         if axes
     }
@@ -266,12 +278,12 @@ def _dims(sites: Mapping[str, Site], names: Sequence[str]) -> dict[str, list[str
 
 def _axes(site: Site) -> dict[int, str]:
     """Return the plates by the axis that they are along."""
-    plates = [frame for frame in site["cond_indep_stack"] if frame.name not in _OF_ARVIZ]
+    plates = site["cond_indep_stack"]
+    shape = _full_shape(site)
     if site["type"] == "deterministic":
         # Nothing says where its plates end and its own axes begin, but the sizes.
-        shape, event_dims = np.shape(site["value"]), range(np.ndim(site["value"]))
+        event_dims = range(len(shape))
     else:
-        shape = _full_shape(site)
         event_dims = range(site["fn"].event_dim, site["fn"].event_dim + 1)
     for event_dim in event_dims:
         axes = {len(shape) - event_dim + frame.dim: frame for frame in plates}

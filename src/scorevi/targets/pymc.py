@@ -19,7 +19,8 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi._extras import require
-from scorevi.targets.base import Evaluation, Failure, Parameter
+from scorevi.progress import activity
+from scorevi.targets.base import Evaluation, Failure, Parameter, describe
 from scorevi.targets.function import failure
 from scorevi.targets.jax import JaxTarget
 from scorevi.targets.variables import Variables
@@ -30,7 +31,7 @@ _CHUNK_ENTRIES = 2_000_000
 """Entries of one vectorised call for draws: bounds the memory of what lies between."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PymcTarget:
     """A target made by :func:`from_pymc`."""
 
@@ -67,8 +68,13 @@ class PymcTarget:
         # PyTensor compiles its function anew on the other side; what numba made cannot be sent.
         return _rebuilt, (self.dim, self.parameters, self.variables, self.function)
 
+    def __repr__(self) -> str:
+        return describe(self)
 
-def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarget | JaxTarget:
+
+def from_pymc(
+    model: Any = None, *, backend: Backend | None = None, progress: bool | None = None
+) -> PymcTarget | JaxTarget:
     """Make a target of a PyMC model.
 
     Free variables keep their names; theta holds them on PyMC's unconstrained scale, in the order
@@ -86,11 +92,14 @@ def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarge
         the target is a :class:`JaxTarget`, whose fits run as compiled loops; PyTensor then
         switches JAX to 64 bits for the whole process. With ``"numpy"`` nothing is compiled:
         slow calls, but no wait for the first.
+    progress
+        Whether to say on standard error that the model is being compiled; None for only in a
+        terminal or notebook.
 
     Notes
     -----
-    The first compilation of a model takes seconds; numba's and C's results are kept on disk, and
-    the next time it takes a fraction of one.
+    The first compilation of a model by numba or C takes from seconds to a minute. Its results are
+    kept on disk, and the next time it takes a second or two.
 
     Examples
     --------
@@ -105,6 +114,12 @@ def from_pymc(model: Any = None, *, backend: Backend | None = None) -> PymcTarge
     pymc = require("pymc")
     model = _check_model(pymc, model)
     backend = _check_backend(backend)
+    with activity(f"Compiling the PyMC model with {backend}", progress):
+        return _made(model, backend)
+
+
+def _made(model: Any, backend: Backend) -> PymcTarget | JaxTarget:
+    """Build and compile what a model that was checked says."""
     with _double(model):
         values = _value_variables(model)
         parameters = tuple(
@@ -411,7 +426,10 @@ def _observed(graph: _Graph) -> dict[str, Array]:
 
 def _dims(model: Any) -> dict[str, list[str]]:
     """Return the names of the axes; an axis without one gets the name that ArviZ would give."""
+    variables = (*model.free_RVs, *model.deterministics, *model.observed_RVs)
+    all_dims = model.named_vars_to_dims
     return {
-        name: [axis or f"{name}_dim_{number}" for number, axis in enumerate(axes)]
-        for name, axes in model.named_vars_to_dims.items()
+        name: [axis or f"{name}_dim_{number}" for number, axis in enumerate(all_dims[name])]
+        for name in (variable.name for variable in variables)
+        if name in all_dims
     }

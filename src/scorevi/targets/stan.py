@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scorevi._arrays import Array, as_count
 from scorevi._extras import require
 from scorevi.status import FitWarning
-from scorevi.targets.base import Evaluation, Failure, Parameter
+from scorevi.targets.base import Evaluation, Failure, Parameter, describe
 from scorevi.targets.variables import Variables
 
 _LOG_LIKELIHOOD = "log_lik"
@@ -38,7 +38,7 @@ class Output(NamedTuple):
     """Of the variable's shape: which column holds each entry."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StanTarget:
     """A target made by :func:`from_stan`."""
 
@@ -47,9 +47,11 @@ class StanTarget:
     parameters: tuple[Parameter, ...]
     variables: Variables
     threads: int = 1
-    _gradient: Callable[..., int] = field(init=False, repr=False)
-    _free: Callable[[ctypes.c_void_p], None] = field(init=False, repr=False)
-    _pool: ThreadPoolExecutor | None = field(init=False, repr=False, default=None)
+    name: str = "program.stan"
+    """What messages call the program: its file's name."""
+    _gradient: Callable[..., int] = field(init=False)
+    _free: Callable[[ctypes.c_void_p], None] = field(init=False)
+    _pool: ThreadPoolExecutor | None = field(init=False, default=None)
 
     has_log_density = True
 
@@ -91,6 +93,9 @@ class StanTarget:
             for part in work:
                 part.result()
         return Evaluation(score, log_density, failures)
+
+    def __repr__(self) -> str:
+        return describe(self, repr(self.name))
 
     def _evaluate_rows(
         self,
@@ -142,6 +147,7 @@ def from_stan(
     seed: int = 0,
     threads: int = 1,
     observed: Sequence[str] = (),
+    predictive: Sequence[str] = (),
     dims: Mapping[str, Sequence[str]] | None = None,
     coords: Mapping[str, Sequence[Any]] | None = None,
     progress: bool | None = None,
@@ -166,6 +172,9 @@ def from_stan(
         How many threads evaluate a batch at once; the result does not depend on it.
     observed
         Names of data that were observed, for ArviZ's group of that name.
+    predictive
+        Names of generated quantities that are draws of data, such as ``y_rep``: ArviZ's group
+        ``posterior_predictive``. They are left out of the summary.
     dims, coords
         Names of a variable's axes, and labels along them, as in ArviZ.
     progress
@@ -197,29 +206,31 @@ def from_stan(
     if isinstance(program, bridgestan.StanModel):
         if data is not None:
             raise ValueError("`data` must be left out for a StanModel, which has its data.")
-        model = program
+        model, name = program, Path(program.lib_path).name
     else:
-        model, given = _load(bridgestan, program, data, include_paths, seed, progress)
+        model, given, name = _load(bridgestan, program, data, include_paths, seed, progress)
     if threads > 1 and "STAN_THREADS=true" not in model.model_info():
         raise ValueError(
             f"`threads` must be 1 for a library compiled without STAN_THREADS; got {threads}."
         )
     if model.param_unc_num() == 0:
         raise ValueError("`program` must declare parameters; it has none to fit.")
+    if isinstance(observed, str):
+        raise ValueError(f"`observed` must be a list of names; got {observed!r}.")
     unknown = [name for name in observed if name not in given]
     if unknown:
-        raise ValueError(f"`observed` must name data; {unknown[0]!r} is not among them.")
-    return StanTarget(
+        raise ValueError(
+            f"`observed` must name data; {unknown[0]!r} is not among "
+            f"{', '.join(given) or 'them: there are none'}."
+        )
+    variables = _variables(
         model,
-        _unconstrained(model),
-        _variables(
-            model,
-            observed={name: np.asarray(given[name]) for name in observed},
-            dims=dims or {},
-            coords=coords or {},
-        ),
-        threads,
+        observed={name: np.asarray(given[name]) for name in observed},
+        predictive=predictive,
+        dims=dims or {},
+        coords=coords or {},
     )
+    return StanTarget(model, _unconstrained(model), variables, threads, name)
 
 
 def _rebuilt(library: str, data: str, seed: int, threads: int, more: dict[str, Any]) -> StanTarget:
@@ -239,10 +250,10 @@ def _load(
     include_paths: Sequence[str | os.PathLike[str]],
     seed: int,
     progress: bool | None,
-) -> tuple[Any, dict[str, Any]]:
-    """Return the model, and its data by name."""
+) -> tuple[Any, dict[str, Any], str]:
+    """Return the model, its data by name, and what the program is called."""
     from scorevi.stan.build import build
-    from scorevi.stan.data import explain, read_data, write_data
+    from scorevi.stan.data import explain, read_data, warn_of_nan, write_data
     from scorevi.stan.program import Program, is_source
     from scorevi.stan.toolchain import Toolchain
 
@@ -262,10 +273,12 @@ def _load(
         with contextlib.suppress(ImportError):  # with BridgeStan's own toolchain it may be missing
             inputs = source.describe(Toolchain.find())["inputs"]
     text = write_data(given, inputs)
+    warn_of_nan(given if inputs is None else {name: given[name] for name in inputs})
     if source is not None:
         library = build(source, progress)
     try:
-        return bridgestan.StanModel(library, text, seed=seed, warn=False), given
+        model = bridgestan.StanModel(library, text, seed=seed, warn=False)
+        return model, given, library.name if source is None else source.name
     except (OSError, AttributeError) as error:
         raise ValueError(
             f"`program` must be a library with BridgeStan's interface; {library} is not: {error}."
@@ -316,12 +329,17 @@ def _variables(model: Any, **more: Any) -> Variables:
         values = _written(model, theta, seed)
         return {name: values[:, columns] for name, columns in outputs}
 
-    return Variables(
+    variables = Variables(
         constrain=lambda theta: read(parameters, theta, None),
         derive=(lambda theta, seed: read(derived, theta, seed)) if derived else None,
         log_likelihood=(lambda theta: read(likelihoods, theta, 0)) if likelihoods else None,
         **more,
     )
+    variables.check_names(
+        {name: columns.shape for name, columns in everything},
+        {name: value.shape for name, value in variables.observed.items()},
+    )
+    return variables
 
 
 def _written(model: Any, theta: Array, seed: int | None) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -15,6 +15,8 @@ Constrain: TypeAlias = Callable[[Array], Mapping[str, Array]]
 Derive: TypeAlias = Callable[[Array, int], Mapping[str, Array]]
 """The same, with a seed for what is drawn at random on the way."""
 Include: TypeAlias = Literal["parameters", "all"]
+_SHOWN = 20
+"""Names that a message lists."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,6 +29,8 @@ class Variables:
     """What follows from the parameters: transformed, deterministic, generated quantities."""
     log_likelihood: Constrain | None = None
     """The log likelihood of each observation, by the name of the data."""
+    predictive: Sequence[str] = ()
+    """Which of these are draws of data: not summarised, and a group of their own in ArviZ."""
     observed: Mapping[str, Array] = field(default_factory=dict)
     """The data that the model was conditioned on."""
     dims: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -43,9 +47,50 @@ class Variables:
             value = getattr(self, name)
             if not isinstance(value, Mapping):
                 raise ValueError(f"`{name}` must be a dict by name; got {type(value).__name__}.")
+        if isinstance(self.predictive, str) or not all(
+            isinstance(name, str) for name in self.predictive
+        ):
+            raise ValueError(f"`predictive` must be a list of names; got {self.predictive!r}.")
         for name, axes in self.dims.items():
             if isinstance(axes, str) or not all(isinstance(axis, str) for axis in axes):
                 raise ValueError(f"`dims` must give a list of names for {name!r}; got {axes!r}.")
+
+    def check_names(
+        self, sampled: Mapping[str, tuple[int, ...]], data: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        """Refuse ``predictive``, ``dims`` and ``coords`` that do not fit the variables.
+
+        Parameters
+        ----------
+        sampled
+            The shapes of the constrained parameters and of what is derived from them.
+        data
+            The shapes of whatever else has a name: data, log likelihoods.
+        """
+        for name in self.predictive:
+            if name not in sampled:
+                raise ValueError(
+                    f"`predictive` must name variables of the model; there is no {name!r} among "
+                    f"{_listed(sampled)}."
+                )
+        shapes = {**data, **sampled}
+        for name, axes in self.dims.items():
+            if name not in shapes:
+                raise ValueError(
+                    f"`dims` must name variables of the model; there is no {name!r} among "
+                    f"{_listed(shapes)}."
+                )
+            if len(axes) != len(shapes[name]):
+                raise ValueError(
+                    f"`dims` must name every axis of {name!r}, which has shape {shapes[name]}; "
+                    f"got {list(axes)}."
+                )
+            for axis, length in zip(axes, shapes[name], strict=True):
+                if axis in self.coords and len(self.coords[axis]) != length:
+                    raise ValueError(
+                        f"`coords` must have {length} labels for {axis!r}, an axis of {name!r}; "
+                        f"got {len(self.coords[axis])}."
+                    )
 
     def derived(self, theta: Array, seed: int) -> dict[str, Array]:
         """Return what follows from the parameters at the rows of theta (n, D)."""
@@ -67,6 +112,12 @@ def check_include(include: str) -> None:
     """Refuse what :data:`Include` does not list."""
     if include not in get_args(Include):
         raise ValueError(f'`include` must be "parameters" or "all"; got {include!r}.')
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f", ... {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _checked(argument: str, function: Constrain, theta: Array) -> dict[str, Array]:
