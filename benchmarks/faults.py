@@ -21,7 +21,9 @@ def _row(fault: str, kinds: tuple[str, ...], rate: float, solver: str, batched: 
     target, ledger = inject(clean, rate, kinds, seed=0, batched=batched)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", scorevi.FitWarning)
-        fit = scorevi.fit(target, solver, max_gradients=BUDGETS[solver], seed=1, progress=False)
+        fit = scorevi.fit(
+            target, solver, max_gradients=BUDGETS[solver], seed=1, stop=False, progress=False
+        )
     divergence = fit.q.kl(p)
     by_cause = "" if dict(fit.bad_scores.counts) == ledger.causes else ", causes differ"
     cells = (

@@ -61,7 +61,9 @@ def speed() -> None:
         ours = 20 * steps
 
         def fit(target: object, ours: int = ours) -> Callable[[], object]:
-            return lambda: scorevi.fit(target, "gsm", max_gradients=2 * ours, progress=False)
+            return lambda: scorevi.fit(
+                target, "gsm", max_gradients=2 * ours, stop=False, progress=False
+            )
 
         _reference(gsmvi.gsm, dim, score, key, 2)  # compiles
         fit(in_jax)()
@@ -86,7 +88,8 @@ def growth() -> None:
     for dim in (512, 1024):
         target = scorevi.from_function(_score(random_gaussian(dim, 40, seed=0)), dim, batched=True)
         fits = [
-            scorevi.fit(target, "gsm", max_gradients=100, progress=False) for _ in range(ROUNDS)
+            scorevi.fit(target, "gsm", max_gradients=100, stop=False, progress=False)
+            for _ in range(ROUNDS)
         ]
         times[dim] = 1e6 * median(float(np.median(np.diff(fit.trace.seconds))) for fit in fits)
     print("Time per step, D = 512 to 1024")
@@ -104,7 +107,7 @@ def kilobytes(field):
 target = scorevi.from_function(lambda x: -x, 2000, batched=True)
 scorevi.fit(scorevi.Gaussian.standard(2), "gsm", max_gradients=10)
 before = kilobytes("VmRSS")
-scorevi.fit(target, "gsm", max_gradients=100)
+scorevi.fit(target, "gsm", max_gradients=100, stop=False)
 print(1024 * (kilobytes("VmHWM") - before) / (8 * 2000**2))
 """
 

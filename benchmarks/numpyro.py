@@ -62,7 +62,9 @@ def overhead() -> None:
                 for name, call in calls.items():
                     times[name].append(_microseconds(call, batch))
                 solver = scorevi.GSM(batch_size=batch)
-                fit = scorevi.fit(target, solver, max_gradients=40_000, seed=0, progress=False)
+                fit = scorevi.fit(
+                    target, solver, max_gradients=40_000, seed=0, stop=False, progress=False
+                )
                 times["fit"].append(1e6 * fit.seconds / fit.num_gradients)
             a, b, c = (median(times[name]) for name in ("theirs", "ours", "fit"))
             print(f"{batch:5}   {a:7.2f}   {b:7.2f}   {b - a:+10.2f}   {c:11.2f}", flush=True)

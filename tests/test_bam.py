@@ -184,7 +184,9 @@ def test_dense_and_low_rank_run_in_the_compiled_loop(dim, size):
     half = np.linalg.inv(p.cholesky)
     one = scorevi.from_jax(lambda x: -0.5 * ((half @ (x - p.mean)) ** 2).sum(), dim)
     two = gaussian(p.mean, p.covariance)
-    fits = [scorevi.fit(t, BaM(size), max_gradients=20 * size, seed=1) for t in (one, two)]
+    fits = [
+        scorevi.fit(t, BaM(size), max_gradients=20 * size, seed=1, stop=False) for t in (one, two)
+    ]
     np.testing.assert_allclose(fits[0].mean, fits[1].mean, rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(fits[0].q.factor, fits[1].q.factor, rtol=1e-7, atol=1e-8)
 
@@ -195,7 +197,10 @@ def test_a_schedule_of_ones_own_runs_in_the_compiled_loop():
     solver = BaM(4, lambda t: 5.0 / (1.0 + t) ** 0.5)
     one = scorevi.from_jax(lambda x: -0.5 * ((x - 1.0) ** 2).sum(), 3)
     two = gaussian(np.ones(3), np.eye(3))
-    fits = [scorevi.fit(target, solver=solver, max_gradients=200, seed=1) for target in (one, two)]
+    fits = [
+        scorevi.fit(target, solver=solver, max_gradients=200, seed=1, stop=False)
+        for target in (one, two)
+    ]
     np.testing.assert_allclose(fits[0].q.factor, fits[1].q.factor, rtol=1e-8, atol=1e-10)
 
 

@@ -144,10 +144,14 @@ def test_the_batch_size_is_checked():
 def test_several_rates_in_one_fit():
     target = scorevi.examples.logistic_regression(5, 60)
     rates = (0.1, 0.01, 0.001)
-    fit = scorevi.fit(target, solver=scorevi.BBVI(learning_rate=rates), max_gradients=3000, seed=1)
+    fit = scorevi.fit(
+        target, solver=scorevi.BBVI(learning_rate=rates), max_gradients=3000, seed=1, stop=False
+    )
     assert fit.num_gradients == 3000
     alone = [
-        scorevi.fit(target, solver=scorevi.BBVI(learning_rate=rate), max_gradients=1000, seed=1)
+        scorevi.fit(
+            target, solver=scorevi.BBVI(learning_rate=rate), max_gradients=1000, seed=1, stop=False
+        )
         for rate in rates
     ]
     best = max(alone, key=lambda one: one.elbo)

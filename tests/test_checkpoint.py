@@ -137,7 +137,7 @@ def test_bad_scores_in_the_compiled_loop_are_met_the_same_however_the_chunks_fal
     monkeypatch.setattr(driver, "_CHUNK_SECONDS", seconds)
     assert_same(scorevi.fit(target, "gsm", max_gradients=2001, seed=2, stop=False), whole)
     fit, kills = fit_with_kills(
-        monkeypatch, tmp_path / "c", some(), target, "gsm", max_gradients=2001, seed=2
+        monkeypatch, tmp_path / "c", some(), target, "gsm", max_gradients=2001, seed=2, stop=False
     )
     assert_same(fit, whole)
     assert kills > 0
@@ -156,11 +156,11 @@ def test_a_loop_that_was_given_up_stays_given_up(quick, monkeypatch, tmp_path, s
 
     monkeypatch.setattr(Loop, "__call__", raises_at_step_50)
     target = scorevi.from_jax(lambda x: -0.5 * (x**2).sum() + 0.1 * jax.numpy.sin(x).sum(), 2)
-    whole = scorevi.fit(target, "bbvi", max_gradients=800)
+    whole = scorevi.fit(target, "bbvi", max_gradients=800, stop=False)
     assert any("went on step by step" in note for note in whole.notes)
     monkeypatch.setattr(driver, "_CHUNK_SECONDS", seconds)
     fit, kills = fit_with_kills(
-        monkeypatch, tmp_path / "c", some(), target, "bbvi", max_gradients=800
+        monkeypatch, tmp_path / "c", some(), target, "bbvi", max_gradients=800, stop=False
     )
     assert_same(fit, whole)
     assert kills > 0
@@ -179,9 +179,11 @@ def half_missing(wall=0.3):
 @pytest.mark.parametrize("initial", [None, np.array([5.0, 0.0, 0.0])])
 def test_bad_scores_and_the_search_for_a_start(quick, monkeypatch, tmp_path, solver, initial):
     options = {"max_gradients": 601, "seed": 4, "initial": initial}
-    whole = scorevi.fit(half_missing(), solver, **options)
+    whole = scorevi.fit(half_missing(), solver, **options, stop=False)
     assert whole.bad_scores.total > 20
-    fit, _ = fit_with_kills(monkeypatch, tmp_path / "c", some(), half_missing(), solver, **options)
+    fit, _ = fit_with_kills(
+        monkeypatch, tmp_path / "c", some(), half_missing(), solver, **options, stop=False
+    )
     assert_same(fit, whole)
 
 
@@ -354,12 +356,16 @@ def test_sigkill_on_the_command_line(tmp_path):
 def test_a_finished_fit_goes_on_with_a_wider_limit(tmp_path, solver):
     target = half_missing(1.0)
     path = tmp_path / "c"
-    short = scorevi.fit(target, solver, max_gradients=300, checkpoint=path)
-    same = scorevi.fit(target, solver, max_gradients=300, checkpoint=path, resume=True)
+    short = scorevi.fit(target, solver, max_gradients=300, checkpoint=path, stop=False)
+    same = scorevi.fit(target, solver, max_gradients=300, checkpoint=path, resume=True, stop=False)
     assert_same(same, short)
-    longer = scorevi.fit(target, solver, max_gradients=900, checkpoint=path, resume=True)
-    assert_same(longer, scorevi.fit(target, solver, max_gradients=900))
-    narrower = scorevi.fit(target, solver, max_gradients=30, checkpoint=path, resume=True)
+    longer = scorevi.fit(
+        target, solver, max_gradients=900, checkpoint=path, resume=True, stop=False
+    )
+    assert_same(longer, scorevi.fit(target, solver, max_gradients=900, stop=False))
+    narrower = scorevi.fit(
+        target, solver, max_gradients=30, checkpoint=path, resume=True, stop=False
+    )
     assert narrower.status == "budget"
     assert narrower.num_gradients >= short.num_gradients
 
@@ -399,12 +405,12 @@ def test_time_counts_over_all_processes(tmp_path):
 
     target = scorevi.from_function(score, 2, batched=True)
     options = {"max_gradients": None, "checkpoint": tmp_path / "c", "resume": True}
-    fit = scorevi.fit(target, "gsm", max_seconds=0.3, **options)
+    fit = scorevi.fit(target, "gsm", max_seconds=0.3, **options, stop=False)
     assert fit.status == "time"
-    again = scorevi.fit(target, "gsm", max_seconds=0.3, **options)
+    again = scorevi.fit(target, "gsm", max_seconds=0.3, **options, stop=False)
     assert again.status == "time"
     assert again.num_updates <= fit.num_updates + 1
-    more = scorevi.fit(target, "gsm", max_seconds=0.6, **options)
+    more = scorevi.fit(target, "gsm", max_seconds=0.6, **options, stop=False)
     assert more.num_updates > fit.num_updates
     assert more.seconds > 0.6
     assert (np.diff(more.trace.seconds) > 0).all()
@@ -553,7 +559,12 @@ def test_a_disk_that_fills_up_later_does_not_end_the_fit(monkeypatch, tmp_path):
 
     monkeypatch.setattr(checkpoint, "write_arrays", full)
     fit = scorevi.fit(
-        shifted(0.0), "gsm", max_gradients=40, checkpoint=tmp_path / "c", checkpoint_seconds=0
+        shifted(0.0),
+        "gsm",
+        max_gradients=40,
+        checkpoint=tmp_path / "c",
+        checkpoint_seconds=0,
+        stop=False,
     )
     assert fit.status == "budget"
     assert fit.notes == (
@@ -567,7 +578,7 @@ def test_the_command_line_refuses_in_one_line(tmp_path):
     command = [sys.executable, "-m", "scorevi", "fit", "model.py:target", "--checkpoint", "c"]
     options = {"cwd": tmp_path, "capture_output": True, "text": True, "check": False}
     first = subprocess.run([*command, "--json"], **options)
-    assert json.loads(first.stdout)["status"] == "budget"
+    assert json.loads(first.stdout)["status"] == "converged"
     second = subprocess.run([*command, "--seed", "1", "--resume"], **options)
     assert second.returncode == 2
     assert second.stderr.startswith("scorevi: error: --checkpoint must be of this same fit")

@@ -131,7 +131,7 @@ def test_what_a_model_prints_is_no_answer(capfd):
 
     target = scorevi.from_function(score, 2, batched=False)
     capfd.readouterr()
-    fit = scorevi.fit(target, "gsm", max_gradients=10, isolate=True)
+    fit = scorevi.fit(target, "gsm", max_gradients=10, isolate=True, stop=False)
     shown = capfd.readouterr()
     assert fit.bad_scores.total == 0
     assert shown.out == ""
@@ -179,7 +179,7 @@ def test_ctrl_c_ends_the_fit_and_its_workers():
     main = threading.main_thread().ident
     timer = threading.Timer(6.0, signal.pthread_kill, (main, signal.SIGINT))
     timer.start()
-    fit = scorevi.fit(target, "gsm", max_gradients=10**6, workers=2)
+    fit = scorevi.fit(target, "gsm", max_gradients=10**6, workers=2, stop=False)
     timer.join()
     assert fit.status == "interrupted"
 

@@ -206,7 +206,7 @@ def test_the_fit_runs_in_the_compiled_loop(schools, monkeypatch):
         raise AssertionError("went step by step")
 
     monkeypatch.setattr("scorevi.driver.Run._step", no_single_step)
-    fit = scorevi.fit(schools, "gsm", seed=0, max_gradients=1000)
+    fit = scorevi.fit(schools, "gsm", seed=0, max_gradients=1000, stop=False)
     assert fit.status == "budget"
     assert fit.num_updates == 500
     assert len(schools.loops) == 1

@@ -31,7 +31,9 @@ def test_a_gaussian_is_found_at_the_information_limit(dim, condition, seed):
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 def test_scales_far_from_the_starts(scale):
     p = Gaussian.from_moments([scale, -scale], scale**2 * np.array([[1.0, 0.5], [0.5, 1.0]]))
-    fit = scorevi.fit(gaussian(p.mean, p.covariance), solver="replay", max_gradients=200)
+    fit = scorevi.fit(
+        gaussian(p.mean, p.covariance), solver="replay", max_gradients=200, stop=False
+    )
     assert fit.q.kl(p) <= 1e-6
 
 
@@ -128,7 +130,7 @@ def test_the_memory_is_bounded_and_the_batch_grows():
     steps = scorevi.iterate(logistic_regression(), solver=solver, max_gradients=3000, seed=0)
     last = list(steps)[-1]
     assert last.info.pairs == 512
-    fit = scorevi.fit(logistic_regression(), solver=solver, max_gradients=3000, seed=0)
+    fit = scorevi.fit(logistic_regression(), solver=solver, max_gradients=3000, seed=0, stop=False)
     sizes = np.diff(fit.trace.num_gradients)
     assert sizes[0] == 2
     assert set(sizes[:-1]) == {2, 3, 4, 8, 16, 32}  # 3 to reach D + 2 = 7
@@ -175,7 +177,10 @@ def test_a_budget_below_the_first_batch_is_one_smaller_batch():
 def test_bad_batch_sizes_are_named():
     with pytest.raises(ValueError, match="`batch_size` must be a whole number >= 1 or None"):
         Replay(batch_size=0)
-    assert scorevi.fit(Gaussian.standard(3), solver="replay", batch_size=5).num_gradients == 2000
+    fit = scorevi.fit(
+        Gaussian.standard(3), solver="replay", batch_size=5, max_gradients=2000, stop=False
+    )
+    assert fit.num_gradients == 2000
 
 
 # --- the bars it was built to, where they are cheap to hold -----------------------------------
@@ -186,7 +191,7 @@ def nats_short(target, gradients, draws, seed):
     best = best_gaussian(target, Gaussian.standard(dim), draws=draws)
     half = np.random.default_rng(7).standard_normal((2000, dim))
     z = np.concatenate([half, -half])
-    fit = scorevi.fit(target, solver="replay", max_gradients=gradients, seed=seed)
+    fit = scorevi.fit(target, solver="replay", max_gradients=gradients, seed=seed, stop=False)
     return sample_elbo(target, best.q, z) - sample_elbo(target, fit.q, z)
 
 

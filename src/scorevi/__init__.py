@@ -2,7 +2,7 @@
 
 >>> import scorevi
 >>> fit = scorevi.fit(scorevi.examples.eight_schools(), seed=0)
->>> fit.status == "budget"
+>>> fit.status == "converged"
 True
 """
 

@@ -218,8 +218,12 @@ def open_checkpoint(path: str | Path | None, resume: bool, seconds: float) -> Ch
 def _read(path: Path) -> dict[str, Any]:
     """Return what a file holds, every byte of it checked."""
     try:
+        whole = io.BytesIO(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"`checkpoint` could not be read: {path}: {why(error)}.") from None
+    try:
         content: dict[str, Any] = {}
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(whole) as archive:
             for name in archive.namelist():
                 # Read whole: the check sum is looked at only when the end is reached.
                 file = io.BytesIO(archive.read(name))
@@ -227,8 +231,6 @@ def _read(path: Path) -> dict[str, Any]:
                 content[name.removesuffix(".npy")] = array
         meta = content["meta"] = json.loads(str(content["meta"]))
         form, version = meta["format"], meta["version"]
-    except OSError as error:
-        raise ValueError(f"`checkpoint` could not be read: {path}: {why(error)}.") from None
     except Exception as error:  # damage shows in many ways, and all of them mean this
         raise _damaged(path, type(error).__name__) from None
     if form != _FORMAT or version != __version__:

@@ -77,8 +77,8 @@ class BaM:
     --------
     >>> import scorevi
     >>> fit = scorevi.fit(scorevi.Gaussian.standard(2), solver=BaM(batch_size=8, schedule=10.0))
-    >>> fit.num_gradients
-    2000
+    >>> fit.status == "converged"
+    True
     """
 
     batch_size: int | None = None

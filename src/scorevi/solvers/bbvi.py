@@ -71,8 +71,8 @@ class BBVI:
     --------
     >>> import scorevi
     >>> fit = scorevi.fit(scorevi.Gaussian.standard(2), solver=BBVI(learning_rate=0.001))
-    >>> fit.num_gradients
-    2000
+    >>> fit.status == "converged"
+    True
     """
 
     batch_size: int = 8

@@ -57,6 +57,10 @@ class JaxTarget:
     def __repr__(self) -> str:
         return describe(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What was compiled stays behind, and is compiled anew on the other side.
+        return _rebuilt, (self.dim, self.parameters, self.variables, self.log_density_and_score)
+
 
 def piece_sizes(count: int) -> list[int]:
     """Cut rows into pieces of the sizes that are compiled for; the last may be filled up.
@@ -98,10 +102,6 @@ def in_pieces(function: Callable[[Any], Any], theta: Array, sizes: Sequence[int]
                 piece = np.concatenate([piece, np.repeat(theta[-1:], missing, axis=0)])
             parts.append(function(piece))
         return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(theta)], *parts)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # What was compiled stays behind, and is compiled anew on the other side.
-        return _rebuilt, (self.dim, self.parameters, self.variables, self.log_density_and_score)
 
 
 def from_jax(
