@@ -189,6 +189,7 @@ def _seconds(target: object, good: Callable[[scorevi.Gaussian], bool], name: str
                 seed=seed,
                 max_gradients=int(gradients),
                 initial=start,
+                stop=False,
                 progress=False,
             )
             tries.append(time.perf_counter() - began)

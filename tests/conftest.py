@@ -53,7 +53,7 @@ def any_solver(request):
 
 
 def gsm_fit(target, solver="gsm", **options):
-    """Fit with the paper's solver unless told otherwise, to the end: its steps are easy to count."""
+    """Fit with the paper's solver unless told otherwise, to the end of a fixed budget."""
     return scorevi.fit(target, solver, **{"stop": False, "max_gradients": 2000} | options)
 
 
