@@ -484,3 +484,12 @@ def test_without_pymc_the_message_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymc", None)
     with pytest.raises(ImportError, match=r"pip install 'scorevi\[pymc\]'"):
         scorevi.from_pymc()
+
+
+def test_the_wait_for_the_compiler_is_said(capsys):
+    with pm.Model() as model:
+        pm.Normal("x")
+    scorevi.from_pymc(model, backend="numpy", progress=True)
+    assert "Compiling the PyMC model with numpy" in capsys.readouterr().err
+    scorevi.from_pymc(model, backend="numpy", progress=False)
+    assert capsys.readouterr().err == ""

@@ -70,9 +70,14 @@ def activity(text: str, wanted: bool | None) -> Iterator[None]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    # Where nothing can be wiped out, the line stays: else there would be none.
+    with Progress(*columns, console=console, transient=not _is_log(console)) as bar:
         bar.add_task(text, total=None)
         yield
+
+
+def _is_log(console: Console) -> bool:
+    return not (console.is_terminal or console.is_jupyter)
 
 
 def _console(wanted: bool | None) -> Console | None:

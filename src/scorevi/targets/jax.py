@@ -5,6 +5,7 @@ Everything runs under JAX's scoped 64-bit switch; the user's global setting is n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +26,7 @@ from scorevi.targets.base import (
 )
 from scorevi.targets.variables import Constrain, Derive, Variables
 
-_SIZES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
+_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Rows that are compiled for: to compile takes longer than many a fit, so no other sizes are."""
 _FILLED_UP = 16
 """Up to here more rows cost little more, so one call of the next size is best."""
@@ -75,13 +76,13 @@ def piece_sizes(count: int) -> list[int]:
 
 
 def _last_pieces(count: int) -> list[int]:
-    """Take as few rows as the sizes allow, and of two ways with as many the one in one piece."""
+    """Fill up to one piece, unless to cut saves more than an eighth of its rows."""
     whole = [min(size for size in _SIZES if size >= count)]
     if count <= _FILLED_UP:
         return whole
     first = max(size for size in _SIZES if size <= count)
     cut = [first, *piece_sizes(count - first)]
-    return cut if sum(cut) < sum(whole) else whole
+    return cut if 8 * sum(cut) < 7 * sum(whole) else whole
 
 
 def in_pieces(function: Callable[[Any], Any], theta: Array, sizes: Sequence[int]) -> Any:
@@ -91,17 +92,16 @@ def in_pieces(function: Callable[[Any], Any], theta: Array, sizes: Sequence[int]
     returns, any pytree of arrays with the rows along their first axis.
     """
     jax = require("jax")
-    parts = []
-    start = 0
+    count = len(theta)
+    missing = sum(sizes) - count
+    if missing:
+        theta = np.concatenate([theta, np.repeat(theta[-1:], missing, axis=0)])
     with jax.enable_x64(True):
-        for size in sizes:
-            piece = theta[start : start + size]
-            start += size
-            missing = size - len(piece)
-            if missing:
-                piece = np.concatenate([piece, np.repeat(theta[-1:], missing, axis=0)])
-            parts.append(function(piece))
-        return jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(theta)], *parts)
+        if len(sizes) == 1:
+            return jax.tree.map(lambda array: np.asarray(array)[:count], function(theta))
+        ends = itertools.accumulate(sizes)
+        parts = [function(theta[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+        return jax.tree.map(lambda *arrays: np.concatenate(arrays)[:count], *parts)
 
 
 def from_jax(
