@@ -37,6 +37,19 @@ def test_scales_far_from_the_starts(scale):
     assert fit.q.kl(p) <= 1e-6
 
 
+@pytest.mark.parametrize("condition", [1e5, 1e6])
+def test_a_wide_gaussian_is_not_called_improper(condition):
+    """What the start's climbs have seen hardly spans the space, and rounding hides the curvature.
+
+    Along those directions eigenvalues come out negative, which says nothing of the target.
+    """
+    p = random_gaussian(17, condition, seed=0)
+    p = Gaussian(1e6 * p.mean, 1e6 * p.factor)
+    fit = scorevi.fit(p, max_gradients=300)
+    assert fit.status.ok
+    assert fit.q.kl(p) < 1e-6
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_plateau_with_a_wall_behind_it_is_left(seed):
     """The exponential of one of many parameters is N(1, 0.1²), and the start far below.

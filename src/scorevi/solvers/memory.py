@@ -38,6 +38,8 @@ _LINEAR = 1e-9
 """A relative residual below which the score is linear as far as anyone can tell."""
 _SPANNED = 1e-7
 """Points on an optimiser's path may be many and yet lie in few directions."""
+_ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
+"""Relative error of the scores themselves and of the regression."""
 _QUADRATIC = 0.03
 """Variance of the quadratic part over D, next to that of the rest."""
 _LONGEST = 10.0, 2.0
@@ -57,6 +59,8 @@ class Evidence(NamedTuple):
     """signal / (signal + noise) of the coefficients: 1 on a Gaussian target."""
     linear: bool
     """Whether the score is linear, to rounding."""
+    rounding: float = 0.0
+    """Where it is linear: the size of an eigenvalue of the precision that may be rounding alone."""
 
 
 def weights(z: Array, log_q_then: Array, log_det: float, needed: float) -> Array:
@@ -96,7 +100,8 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     if math.sqrt(float(np.vecdot(residual, residual).max())) < _LINEAR * scale:
         # Of h itself, not as a difference from −z: the target may be very wide next to q.
         coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (h * root))
-        return Evidence(coefficients[0], -_symmetric(coefficients[1:]), 1.0, True)
+        rounding = _ROUNDING * float(np.linalg.norm(h * root)) / float(pivots.min())
+        return Evidence(coefficients[0], -_symmetric(coefficients[1:]), 1.0, True, rounding)
     mismatch = _shortened(mismatch)
     if 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
         squares = np.vecdot(z, z)

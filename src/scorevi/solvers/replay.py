@@ -156,16 +156,23 @@ def _trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
 
 
 def _whole_step(evidence: Evidence) -> tuple[Array, Array, Array]:
-    """Go to the Gaussian target, except along directions too wide to be seen beside the narrow."""
+    """Go to the Gaussian target, except along directions too wide to be seen.
+
+    Too wide beside the narrow ones; or, where the pairs hardly span the space, beside the rounding
+    of the scores. Along those q goes as wide as it can be seen that the target is, and the next
+    draws will tell.
+    """
     precision, vectors = np.linalg.eigh(evidence.precision)
     largest = float(precision[-1])
-    if largest <= 0.0 or precision[0] < -1e-6 * largest:
+    outwards = precision[0] < -max(1e-6 * largest, evidence.rounding)
+    resolved = max(_RESOLVED * largest, evidence.rounding)
+    if outwards or resolved <= 0.0:
         raise np.linalg.LinAlgError(
             "the score is linear and does not point inwards: the posterior is improper, or the "
             "score has the wrong sign"
         )
-    seen = precision > _RESOLVED * largest
-    precision = np.where(seen, precision, _RESOLVED * largest)
+    seen = precision > resolved
+    precision = np.where(seen, precision, resolved)
     shift = vectors @ (np.where(seen, vectors.T @ evidence.intercept, 0.0) / precision)
     return shift, 1.0 / precision, vectors
 
