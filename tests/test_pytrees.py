@@ -98,17 +98,6 @@ def test_batches_of_every_size(size):
     assert (score.shape, log_density.shape) == ((size, 3), (size,))
 
 
-def test_few_sizes_are_compiled_for():
-    target = scorevi.from_jax(bowl, 2)
-    for size in range(1, 17):
-        target.evaluate(np.zeros((size, 2)))
-    assert target.compiled._cache_size() == 6
-    target.evaluate(np.zeros((24, 2)))  # costs its own time, so that filling up would show
-    assert target.compiled._cache_size() == 6
-    target.evaluate(np.zeros((32, 2)))
-    assert target.compiled._cache_size() == 7
-
-
 @pytest.mark.parametrize(
     ("constrain", "shapes"),
     [
