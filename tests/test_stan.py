@@ -94,7 +94,8 @@ def test_what_stan_rejects_is_a_bad_score_with_its_reason(regression):
     assert "a is too large: 3" in evaluation.failures[1].detail
     assert np.isnan(evaluation.score[1]).all()
     assert np.isfinite(evaluation.score[0]).all()
-    fit = scorevi.fit(regression, "gsm", max_gradients=300, initial=np.array([1.5, 0.0, 0.0]))
+    start = np.array([1.5, 0.0, 0.0])
+    fit = scorevi.fit(regression, "gsm", max_gradients=300, initial=start, stop=False)
     assert fit.status == "budget"
     assert fit.bad_scores.counts["raised"] > 0
 

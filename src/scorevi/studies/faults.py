@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scorevi._arrays import Array
+from scorevi.gaussian import Gaussian
 from scorevi.targets.base import Target
 from scorevi.targets.function import FunctionTarget, from_function
 
@@ -192,3 +197,36 @@ def inject(
         batched=batched,
     )
     return faulty, ledger
+
+
+ISOLATED_CAUSES = ("nan", "infinite", "raised", "wrong-shape", "timeout", "died")
+"""Every cause under which a point that is evaluated in a process of its own may be counted."""
+
+
+def deadly(
+    p: Gaussian, rate: float, ledger: Path, causes: Sequence[str] = ISOLATED_CAUSES
+) -> FunctionTarget:
+    """Return a Gaussian target of which a share of the points fails, hangs or ends the process.
+
+    The point itself decides which; every fault is written to the file ``ledger``, a line each,
+    before it happens.
+    """
+    mean, precision = p.mean, np.linalg.inv(p.covariance)
+
+    def score(theta: Array) -> Any:
+        digest = hashlib.sha256(theta.tobytes()).digest()
+        if int.from_bytes(digest[:8], "little") / 2**64 >= rate:
+            return precision @ (mean - theta)
+        cause = causes[digest[8] % len(causes)]
+        with ledger.open("a") as file:
+            file.write(cause + "\n")
+        if cause == "raised":
+            _raise(theta)
+        if cause == "timeout":
+            time.sleep(600)
+        if cause == "died":
+            os._exit(3)
+        answers = {"nan": np.full(theta.shape, np.nan), "infinite": np.full(theta.shape, np.inf)}
+        return answers.get(cause, np.zeros(3))
+
+    return from_function(score, p.dim, batched=False)
