@@ -290,9 +290,9 @@ def jax_target():
 
 def fit(name, **options):
     if name == "jax":
-        return scorevi.fit(jax_target(), "gsm", max_gradients=60_000, seed=5, **options)
+        return scorevi.fit(jax_target(), "gsm", max_gradients=60_000, seed=5, stop=False, **options)
     solver = scorevi.BBVI(learning_rate=(0.1, 0.01)) if name == "rates" else "auto"
-    return scorevi.fit(target, solver, max_gradients=1500, seed=5, **options)
+    return scorevi.fit(target, solver, max_gradients=1500, seed=5, stop=False, **options)
 
 if __name__ == "__main__":
     fit(sys.argv[1], checkpoint="run.ckpt", resume=True, checkpoint_seconds=0.0).save("fit.npz")

@@ -273,10 +273,10 @@ def test_a_singular_approximation_is_no_success():
     """Neither its determinant nor its residual need be anything out of the ordinary."""
     thin = Gaussian(np.zeros(2), np.array([[1.0, 1.0], [1.0, 1.0 + 2.0**-52]]), -36.0)
     with pytest.warns(scorevi.FitWarning, match="diverged: .* singular to rounding after 100 grad"):
-        fit = scorevi.fit(Gaussian.standard(2), Still(), initial=thin, max_gradients=100)
+        fit = gsm_fit(Gaussian.standard(2), Still(), initial=thin, max_gradients=100)
     assert fit.status == "diverged"
     narrow = Gaussian(np.zeros(2), np.array([[1e-9, 0.0], [1.0, 1e-9]]))
-    assert scorevi.fit(Gaussian.standard(2), Still(), initial=narrow, max_gradients=100).status.ok
+    assert gsm_fit(Gaussian.standard(2), Still(), initial=narrow, max_gradients=100).status.ok
 
 
 def test_a_solver_that_breaks_ends_the_fit_with_the_last_sound_state():

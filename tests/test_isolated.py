@@ -314,7 +314,7 @@ def test_workers_end_with_the_command(tmp_path, way):
     (tmp_path / "calm_model.py").write_text(MODEL.replace("x[0] > 1.0", "False"))
     command = [sys.executable, "-m", "scorevi", "fit", "calm_model.py:target"]
     with subprocess.Popen(
-        [*command, "--workers", "2", "--max-gradients", "9999999"],
+        [*command, "--workers", "2", "--max-gradients", "9999999", "--no-stop"],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

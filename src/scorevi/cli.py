@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 import signal
@@ -29,6 +30,7 @@ from scorevi.stan.build import compile_stan, copy_library
 from scorevi.stan.toolchain import CompileError
 from scorevi.status import FitWarning
 from scorevi.storage import load
+from scorevi.targets.isolated import evaluating
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -285,18 +287,22 @@ def fit(
                 progress=options["progress"],
             )
         result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
-        if check and result.status != "interrupted":
-            result.check(seed=options["seed"])
-        try:
-            if out is not None:
-                with _naming("--out"):
-                    files["fit"] = result.save(out)
-            if draws is not None and result.num_updates:
-                with _naming("--draws"):
-                    write_draws(result, draws, num_draws, seed=options["seed"])
-                files["draws"] = draws
-        except ValueError as error:
-            problem = error  # what was fitted is printed all the same
+        # A model that may crash is not to do so here, after the fit.
+        where = (options["isolate"], options["score_timeout"], options["workers"])
+        with evaluating(loaded, *where) as evaluated:
+            result = dataclasses.replace(result, target=evaluated)
+            if check and result.status != "interrupted":
+                result.check(seed=options["seed"])
+            try:
+                if out is not None:
+                    with _naming("--out"):
+                        files["fit"] = result.save(out)
+                if draws is not None and result.num_updates:
+                    with _naming("--draws"):
+                        write_draws(result, draws, num_draws, seed=options["seed"])
+                    files["draws"] = draws
+            except ValueError as error:
+                problem = error  # what was fitted is printed all the same
         if result.num_updates:
             result.summary  # noqa: B018  (computed here, and kept)
     _print(result, json_, rows, files)
