@@ -180,7 +180,7 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     "--initial",
     metavar="START",
     help="Where to start: mode, laplace, lbfgs, or a point as numbers with commas between "
-    "them.  [default: the standard normal]",
+    "them.  [default: chosen by trying; the standard normal for a solver by name]",
 )
 @click.option(
     "--out",

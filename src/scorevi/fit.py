@@ -72,10 +72,10 @@ def fit(
     Parameters
     ----------
     target
-        A target, from :func:`scorevi.from_function` or :func:`scorevi.from_jax`, or an object
-        with ``dim`` and ``score``.
+        A target, from :func:`scorevi.from_function`, ``from_jax``, ``from_numpyro``, ``from_pymc``
+        or ``from_stan``; a PyMC model; or an object with ``dim`` and ``score``.
     solver
-        A name, ``"gsm"``, ``"bam"`` or ``"bbvi"``, or a configured solver such as
+        ``"auto"``, a name, ``"replay"``, ``"gsm"``, ``"bam"`` or ``"bbvi"``, or a solver such as
         ``scorevi.GSM(batch_size=2)``.
     max_gradients
         The most points at which the score is asked for, the start's included: a ceiling, which is
