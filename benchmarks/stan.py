@@ -15,14 +15,11 @@ import numpy as np
 
 import scorevi
 from scorevi.stan.toolchain import Toolchain
+from scorevi.targets.synthetic import EIGHT_SCHOOLS
 
 ROUNDS = 9
 GRADIENTS = 5000
-SCHOOLS = {
-    "J": 8,
-    "y": [28, 8, -3, 7, -1, 1, 18, 12],
-    "sigma": [15, 10, 16, 11, 9, 11, 10, 18],
-}
+SCHOOLS = {"J": 8, "y": EIGHT_SCHOOLS["effect"], "sigma": EIGHT_SCHOOLS["standard_error"]}
 LOOP = """
 extern "C" void loop(int (*gradient)(void*, bool, bool, const double*, double*, double*, char**),
                      void* model, const double* theta, int rows, int dim,

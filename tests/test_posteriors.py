@@ -3,23 +3,18 @@
 The data here are simulated; where PDB_PATH points at a posteriordb, its own are used as well.
 """
 
-import json
 import os
-import zipfile
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import scorevi
+from scorevi.studies.posteriordb import EIGHT, Posterior, database
+from scorevi.targets.synthetic import EIGHT_SCHOOLS
 
 RNG = np.random.default_rng(0)
-SCHOOLS = {
-    "J": 8,
-    "y": [28, 8, -3, 7, -1, 1, 18, 12],
-    "sigma": [15, 10, 16, 11, 9, 11, 10, 18],
-}
+SCHOOLS = {"J": 8, "y": EIGHT_SCHOOLS["effect"], "sigma": EIGHT_SCHOOLS["standard_error"]}
 SIMULATED = {
     "arK": {"K": 2, "T": 30, "y": RNG.normal(size=30)},
     "diamonds": {
@@ -47,16 +42,6 @@ SIMULATED = {
     "gp_pois_regr": {"N": 6, "x": np.linspace(-5, 5, 6), "k": [3, 1, 4, 1, 5, 9]},
     "low_dim_gauss_mix": {"N": 20, "y": RNG.normal(size=20)},
 }
-POSTERIORDB = {
-    "arK": "arK",
-    "diamonds": "diamonds",
-    "lotka_volterra": "hudson_lynx_hare",
-    "hmm_drive_0": "bball_drive_event_0",
-    "eight_schools_centered": "eight_schools",
-    "eight_schools_noncentered": "eight_schools",
-    "gp_pois_regr": "gp_pois_regr",
-    "low_dim_gauss_mix": "low_dim_gauss_mix",
-}
 needs_data = pytest.mark.skipif("PDB_PATH" not in os.environ, reason="PDB_PATH is not set")
 
 
@@ -64,15 +49,8 @@ def program(model):
     return resources.files("scorevi.studies") / "models" / f"{model}.stan"
 
 
-def data_of(model):
-    path = Path(os.environ["PDB_PATH"]) / "data" / "data" / f"{POSTERIORDB[model]}.json.zip"
-    with zipfile.ZipFile(path) as archive:
-        return json.loads(archive.read(archive.namelist()[0]))
-
-
-def check_score(model, data):
+def check_score(model, target):
     """Compare with central differences; the ODE's own tolerance limits one of them."""
-    target = scorevi.from_stan(program(model), data)
     rng = np.random.default_rng(1)
     theta = rng.normal(scale=0.3, size=(4, target.dim))
     score, _, failures = target.evaluate(theta)
@@ -88,13 +66,13 @@ def check_score(model, data):
 
 @pytest.mark.parametrize("model", SIMULATED)
 def test_scores_on_simulated_data(model):
-    check_score(model, SIMULATED[model])
+    check_score(model, scorevi.from_stan(program(model), SIMULATED[model]))
 
 
 @needs_data
-@pytest.mark.parametrize("model", POSTERIORDB)
-def test_scores_on_posteriordbs_data(model):
-    check_score(model, data_of(model))
+@pytest.mark.parametrize("name", EIGHT)
+def test_scores_on_posteriordbs_data(name):
+    check_score(name.partition("-")[2], Posterior(database(), name).target())
 
 
 # --- the programs against the same densities in NumPy --------------------------------------------
