@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 
 from scorevi._arrays import Array, Seed, as_count, seed_entropy
 from scorevi._version import __version__
-from scorevi.check import DRAWS, ErrorBars, Fresh, Verdict, check, draw, error_bars
+from scorevi.check import check
 from scorevi.evaluate import BadScores, Evaluator
+from scorevi.fresh import DRAWS, ErrorBars, Fresh, draw, error_bars
 from scorevi.gaussian import Gaussian
 from scorevi.noise import CHECK, stream
 from scorevi.psis import RELIABLE, smooth
 from scorevi.status import FitError, Status
-from scorevi.targets.base import Parameter, Target, labels, split
+from scorevi.targets.base import Parameter, Target, all_labels, labels, split
 from scorevi.targets.variables import Include, check_include
+from scorevi.verdict import Verdict
 
 _SUMMARY_DRAWS = 10_000
 _SUMMARY_ENTRIES = 20_000_000
@@ -382,8 +384,7 @@ class Fit:
     def _exact_summary(self) -> list[Summary]:
         q = self._fitted
         low, high = scipy.special.ndtri(_INTERVAL)
-        names = [label for name, shape in self.parameters for label in labels(name, shape)]
         return [
             Summary(name, float(m), float(s), float(m + low * s), float(m + high * s))
-            for name, m, s in zip(names, q.mean, q.sd, strict=True)
+            for name, m, s in zip(all_labels(self.parameters), q.mean, q.sd, strict=True)
         ]

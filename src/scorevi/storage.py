@@ -12,7 +12,6 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi._files import why, write_arrays
-from scorevi.check import Reason, Verdict
 from scorevi.evaluate import BadScore, BadScores, Evaluator
 from scorevi.export import check_folder
 from scorevi.gaussian import Gaussian
@@ -20,6 +19,7 @@ from scorevi.results import Fit, Restart, Summary, Trace
 from scorevi.status import Status
 from scorevi.targets import as_target
 from scorevi.targets.base import Parameter, Target
+from scorevi.verdict import Reason, Verdict
 
 _FORMAT = "scorevi-fit-2"
 _SAME = 1e-6

@@ -146,6 +146,17 @@ def labels(name: str, shape: tuple[int, ...]) -> list[str]:
     return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
 
+def all_labels(parameters: Sequence[Parameter]) -> list[str]:
+    """Return one label per entry of theta.
+
+    Examples
+    --------
+    >>> all_labels([Parameter("mu"), Parameter("eta", (2,))])
+    ['mu', 'eta[0]', 'eta[1]']
+    """
+    return [label for name, shape in parameters for label in labels(name, shape)]
+
+
 def describe(target: Target, what: str = "") -> str:
     """Return a target's short form: what it is, its dimension and its parameters.
 

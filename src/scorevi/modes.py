@@ -1,0 +1,112 @@
+"""Modes that a fit does not reach: looked for by climbing, and by fits from other starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from scorevi._arrays import Array
+from scorevi.ascent import Ascent
+from scorevi.autostart import judge_path
+from scorevi.evaluate import Evaluator, Exhausted, TooManyBadScores
+from scorevi.fresh import Fresh
+from scorevi.noise import CHECK, stream
+from scorevi.targets.base import all_labels
+from scorevi.verdict import Reason
+
+if TYPE_CHECKING:
+    from scorevi.results import Fit
+
+MODE_GRADIENTS = 300
+_SEPARATE = 6.0
+"""Standard deviations beyond the typical distance at which a mode is another one."""
+_NEAR, _FAR, _WIDE, _CLIMB = 4, 6, 9.0, 20
+"""How many climbs begin within (−2, 2)^D and outside q, how far outside, and their length."""
+_MASS_FAIL, _MASS_WARN = 1.0, 6.0
+"""Nats of ELBO below the fit's: a mode with a quarter of the mass, and one with 0.2 %."""
+_APART = 0.6
+"""Standard deviations between the means of two fits that do not agree."""
+
+
+def other_modes(fit: Fit, fresh: Fresh, evaluator: Evaluator, seed: int) -> Iterator[Reason]:
+    """Climb from many places, and compare what is found outside q with q."""
+    assert fresh.log_ratio is not None
+    q = fit.q
+    rng = stream(seed, CHECK, 1)
+    ours = float(np.median(fresh.log_ratio[fresh.good])) if fresh.good.any() else -math.inf
+    evaluator.max_gradients = evaluator.spent + MODE_GRADIENTS
+    points = [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(fit, rng)]
+    found: list[tuple[float, Array]] = []
+    try:
+        for point in points:
+            ascent = Ascent(evaluator)
+            ascent.climb(point, at_most=_CLIMB)
+            if ascent.path and not ascent.converged and not _is_reached(fit, ascent.path[-1].theta):
+                ascent.climb(ascent.path[-1].theta, at_most=_CLIMB)
+            if not ascent.path or _is_reached(fit, ascent.path[-1].theta):
+                continue
+            judged = judge_path(ascent, evaluator, rng)
+            if judged is not None and not _is_reached(fit, judged.q.mean):
+                found.append((judged.elbo, judged.q.mean))
+    except (Exhausted, TooManyBadScores):
+        pass
+    finally:
+        evaluator.max_gradients = None
+    if not found:
+        return
+    elbo, mean = max(found, key=lambda candidate: candidate[0])
+    behind = ours - elbo
+    if not behind < _MASS_WARN:
+        return
+    names = all_labels(fit.parameters)
+    off = np.abs(mean - q.mean) / q.sd
+    worst = int(np.argmax(off))
+    weight = f"{'above' if behind < 0 else 'below'} the fit's by {abs(behind):.1f} nats"
+    yield Reason(
+        "fail" if behind < _MASS_FAIL else "warn",
+        f"there is another mode, {off[worst]:.0f} sd away in {names[worst]}, with an ELBO {weight}",
+        "Start there (initial= a point), run with restarts=, or take the posterior as the "
+        "several-peaked one it is and sample.",
+    )
+
+
+def _around(fit: Fit, rng: np.random.Generator) -> Array:
+    """Return points far outside q on all sides: both ends of random orthogonal directions."""
+    dim = fit.dim
+    radius = math.sqrt(dim) + _WIDE
+    ends: list[Array] = []
+    while len(ends) < _FAR:
+        axes = np.linalg.qr(rng.standard_normal((dim, dim)))[0].T[: _FAR // 2]
+        ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
+        radius *= 2.0
+    return np.asarray(fit.q.unwhiten(np.array(ends[:_FAR])))
+
+
+def _is_reached(fit: Fit, point: Array) -> bool:
+    """Whether a point lies where draws from q do, or not far outside."""
+    z = np.linalg.solve(fit.q.factor, point - fit.q.mean)
+    return float(np.linalg.norm(z)) < math.sqrt(fit.dim) + _SEPARATE
+
+
+def disagreement(fit: Fit) -> Iterator[Reason]:
+    """Compare fits from independent starts: those nearly as good should be the same."""
+    if not fit.restarts:
+        return
+    names, sd = all_labels(fit.parameters), fit.q.sd
+    apart = [
+        (restart, float(np.max(np.abs(restart.mean - fit.q.mean) / sd)))
+        for restart in fit.restarts
+        if not restart.elbo < fit.elbo - _MASS_WARN
+    ]
+    for restart, distance in sorted(apart, key=lambda pair: -pair[1])[:1]:
+        if distance > _APART:
+            worst = int(np.argmax(np.abs(restart.mean - fit.q.mean) / sd))
+            yield Reason(
+                "warn",
+                f"a fit from another start, with an ELBO of {restart.elbo:.2f} against "
+                f"{fit.elbo:.2f}, has the mean of {names[worst]} {distance:.2g} sd away",
+                "Allow more gradients; if they still differ, the posterior has several modes.",
+            )

@@ -1,0 +1,66 @@
+"""What a verdict is: ``pass``, ``warn`` or ``fail``, with what speaks against the fit."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+
+class Reason(NamedTuple):
+    """One piece of evidence."""
+
+    level: str
+    """``warn`` or ``fail``; ``undecided`` where more draws would tell."""
+    text: str
+    advice: str
+
+
+class Verdict(str):
+    """``pass``, ``warn`` or ``fail``, with the reasons.
+
+    Attributes
+    ----------
+    reasons
+        What speaks against the fit, the gravest first.
+    khat
+        The tail of the importance weights; NaN where it could not be had.
+    ess
+        Effective sample size of the fresh draws, as a share of them.
+    num_evaluations
+        What the verdict cost.
+    """
+
+    __slots__ = ("ess", "khat", "num_evaluations", "reasons")
+    reasons: tuple[Reason, ...]
+    khat: float
+    ess: float
+    num_evaluations: int
+
+    def __new__(
+        cls,
+        reasons: tuple[Reason, ...],
+        khat: float = math.nan,
+        ess: float = math.nan,
+        num_evaluations: int = 0,
+    ) -> Verdict:
+        """Let the gravest reason decide."""
+        ordered = tuple(sorted(reasons, key=lambda reason: reason.level != "fail"))
+        verdict = super().__new__(cls, ordered[0].level if ordered else "pass")
+        verdict.reasons, verdict.khat, verdict.ess = ordered, khat, ess
+        verdict.num_evaluations = num_evaluations
+        return verdict
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is not a failure."""
+        return self != "fail"
+
+    def explain(self) -> str:
+        """Return the verdict and its reasons with advice, a line each."""
+        figures = "" if math.isnan(self.khat) else f" (k-hat {self.khat:.2f}, ESS {self.ess:.0%})"
+        lines = [f"{self}{figures}, for {self.num_evaluations} evaluations"]
+        lines += [f"- {reason.text}. {reason.advice}" for reason in self.reasons]
+        return "\n".join(lines)
+
+    def __reduce__(self) -> tuple[type[Verdict], tuple[object, ...]]:
+        return Verdict, (self.reasons, self.khat, self.ess, self.num_evaluations)
