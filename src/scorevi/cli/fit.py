@@ -1,0 +1,226 @@
+"""The command ``fit``."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scorevi.cli.options import (
+    include_path_option,
+    json_option,
+    progress_option,
+    rows_option,
+    seed_option,
+)
+from scorevi.cli.output import as_options, check_out, exit_as, naming, print_fit
+from scorevi.export import check_folder, check_format, write_draws
+from scorevi.fit import fit as run_fit
+from scorevi.initialize import WAYS
+from scorevi.loading import load_point, load_target
+from scorevi.solvers import SOLVERS
+from scorevi.status import FitWarning
+from scorevi.targets.isolated import evaluating
+
+_FIT_HELP = """Fit the posterior TARGET: a Stan program, or module:name or file.py:name.
+
+\b
+The name may stand for
+  - a target, made by scorevi.from_function, from_jax, from_numpyro, from_pymc or from_stan
+  - a PyMC model
+  - an object with `dim` and `score`
+  - a function without arguments that returns one of these
+  - a log density in JAX of a vector; say its length with --dim
+
+\b
+Examples:
+  scorevi fit model.stan --data data.json --draws draws.nc
+  scorevi fit model.py:target
+  scorevi fit mypackage.models:log_density --dim 12 --initial mode
+  scorevi fit model.py:target --out fit.npz --draws draws.csv --json
+"""
+
+
+@click.command(help=_FIT_HELP)
+@click.argument("target")
+@click.option(
+    "--dim", type=int, help="The dimension, where TARGET is a JAX log density of a vector."
+)
+@click.option(
+    "--data",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The JSON file with the data of a Stan program.",
+)
+@include_path_option
+@click.option(
+    "--observed",
+    multiple=True,
+    metavar="NAME",
+    help="Data of a Stan program that were observed, for ArviZ; may be repeated.",
+)
+@click.option(
+    "--predictive",
+    multiple=True,
+    metavar="NAME",
+    help="A generated quantity of a Stan program that is a draw of data, such as y_rep; may be "
+    "repeated.",
+)
+@click.option(
+    "--solver",
+    type=click.Choice(["auto", *SOLVERS]),
+    default="auto",
+    show_default=True,
+    help="How.",
+)
+@click.option(
+    "--max-gradients",
+    type=int,
+    help="Gradient evaluations to spend at most, the start's included.  "
+    "[default: 10000, or no limit with --max-seconds]",
+)
+@click.option("--max-seconds", type=float, help="Seconds to spend at most.")
+@click.option("--batch-size", type=int, help="Draws per update.  [default: the solver's]")
+@seed_option
+@click.option(
+    "--initial",
+    metavar="START",
+    help="Where to start: mode, laplace, lbfgs, or a point as numbers with commas between "
+    "them.  [default: chosen by trying; the standard normal for a solver by name]",
+)
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Save the fit to this .npz file.",
+)
+@click.option(
+    "--draws",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write draws by name to this file: .nc for ArviZ, .csv or .parquet.",
+)
+@click.option(
+    "--num-draws",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="How many draws to write.",
+)
+@click.option(
+    "--stop/--no-stop",
+    default=True,
+    show_default=True,
+    help="Stop when nothing is left to gain, or go on to the limit.",
+)
+@click.option(
+    "--restarts",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="More fits from other starts, side by side; the best is kept.",
+)
+@click.option(
+    "--check/--no-check",
+    default=True,
+    show_default=True,
+    help="Give a verdict on the fit, for some 700 to 2300 evaluations more.",
+)
+@click.option(
+    "--checkpoint",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the fit in this file while it runs, to go on from.",
+)
+@click.option(
+    "--resume", is_flag=True, help="Go on from the file of --checkpoint, if there is one."
+)
+@click.option(
+    "--checkpoint-seconds",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="The time between two writings of it.",
+)
+@click.option(
+    "--isolate", is_flag=True, help="Compute the scores in another process, which may crash."
+)
+@click.option(
+    "--score-timeout",
+    type=float,
+    help="Seconds after which a point is given up; implies --isolate.",
+)
+@click.option("--workers", type=int, help="Compute scores in so many processes; implies --isolate.")
+@progress_option
+@rows_option
+@json_option
+def fit(
+    target: str,
+    dim: int | None,
+    data: Path | None,
+    include_paths: tuple[Path, ...],
+    observed: tuple[str, ...],
+    predictive: tuple[str, ...],
+    initial: str | None,
+    out: Path | None,
+    draws: Path | None,
+    num_draws: int,
+    check: bool,
+    rows: int,
+    json_: bool,
+    **options: Any,
+) -> None:
+    """Fit, check, save and print."""
+    # What can be known to fail is refused before the work, not after it.
+    if out is not None:
+        check_out(out, ".npz")
+    if draws is not None:
+        with naming("--draws"):
+            check_format(check_folder(draws))
+    if options["max_gradients"] is None and options["max_seconds"] is None:
+        options["max_gradients"] = 10_000
+    files: dict[str, Path] = {}
+    problem: ValueError | None = None
+    # What a Stan program prints must not get among what is printed here.
+    with contextlib.redirect_stdout(sys.stderr):
+        with warnings.catch_warnings():
+            warnings.showwarning = _note
+            warnings.simplefilter("always", FitWarning)
+            loaded = load_target(
+                target,
+                dim,
+                data=data,
+                include_paths=include_paths,
+                observed=observed,
+                predictive=predictive,
+                progress=options["progress"],
+            )
+        result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
+        # A model that may crash is not to do so here, after the fit.
+        where = (options["isolate"], options["score_timeout"], options["workers"])
+        with evaluating(loaded, *where) as evaluated:
+            result = dataclasses.replace(result, target=evaluated)
+            if check and result.status != "interrupted":
+                result.check(seed=options["seed"])
+            try:
+                if out is not None:
+                    with naming("--out"):
+                        files["fit"] = result.save(out)
+                if draws is not None and result.num_updates:
+                    with naming("--draws"):
+                        write_draws(result, draws, num_draws, seed=options["seed"])
+                    files["draws"] = draws
+            except ValueError as error:
+                problem = error  # what was fitted is printed all the same
+        if result.num_updates:
+            result.summary  # noqa: B018  (computed here, and kept)
+    print_fit(result, json_, rows, files)
+    if problem is not None:
+        raise problem
+    exit_as(result)
+
+
+def _note(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show what a model's front end warns of."""
+    click.echo(f"scorevi: note: {as_options(str(message), fit)}", err=True)
