@@ -23,7 +23,7 @@ from scorevi._arrays import Array, Seed, as_float_array, seed_entropy
 from scorevi._files import why, write_arrays
 from scorevi._version import __version__
 from scorevi.driver import Run
-from scorevi.evaluate import Account, BadScore
+from scorevi.evaluate import Account, BadScore, Evaluator
 from scorevi.export import check_folder
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near
@@ -257,17 +257,12 @@ def _columns(kept: _Kept) -> tuple[Any, ...]:
 def _probe(target: Target) -> dict[str, Array]:
     """Return what the target says at one point: what tells it from others."""
     point = np.random.default_rng(0).uniform(-1.0, 1.0, (1, target.dim))
-    nothing = np.full(target.dim, np.nan), np.full(1, np.nan)
-    try:
-        with np.errstate(all="ignore"):
-            score, log_density, _ = target.evaluate(point)
-    except Exception:  # a point like any other: there may be no score at it
-        score, log_density = nothing
-    if log_density is None:
-        log_density = nothing[1]
+    with np.errstate(all="ignore"):
+        score, log_density, _ = Evaluator(target)(point)
+    known = np.nan if log_density is None else log_density
     return {
         "probe_score": np.array(score, dtype=float).reshape(-1),
-        "probe_log_density": np.array(log_density, dtype=float).reshape(-1),
+        "probe_log_density": np.array(known, dtype=float).reshape(-1),
     }
 
 
