@@ -1,7 +1,7 @@
 """The verdict: whether to believe a fit, why, and what to do.
 
-It joins five kinds of evidence. Only the third and the fourth cost evaluations of the target, and
-the verdict says how many.
+It joins six kinds of evidence. Only the third to the fifth cost evaluations of the target, and the
+verdict says how many.
 
 1. *How the fit ended.*
 2. *Bad scores*, in the fit and among fresh draws: a posterior with walls is not Gaussian there.
@@ -9,9 +9,11 @@ the verdict says how many.
    enough, the weights tell the moments of the posterior itself, and how far those of q are off.
    And whatever the weights: at the best Gaussian E_q[h] = 0 and E_q[h zᵀ] = −I, so the scores tell
    how far q still is from it.
-4. *Other modes.* Weights cannot reveal what q does not reach. So L-BFGS climbs from points all over
+4. *Wider draws* (:mod:`scorevi.wide`), where the weights are not all the same: they see tails that
+   draws from q do not, and tell the moments once more.
+5. *Other modes.* Weights cannot reveal what q does not reach. So L-BFGS climbs from points all over
    the place, and a mode far outside q is compared with it by its ELBO.
-5. *Restarts*, where there were any: fits from independent starts that agree, or do not.
+6. *Restarts*, where there were any: fits from independent starts that agree, or do not.
 
 A pass takes all of them; a failure takes positive evidence that the moments are wrong.
 """
@@ -31,6 +33,7 @@ from scorevi.modes import MODE_GRADIENTS, disagreement, other_modes
 from scorevi.psis import RELIABLE, Weights, smooth
 from scorevi.targets.base import all_labels
 from scorevi.verdict import Reason, Verdict
+from scorevi.wide import look_wider
 
 if TYPE_CHECKING:
     from scorevi.results import Fit
@@ -52,6 +55,8 @@ _MEAN_WARN, _MEAN_FAIL = 0.15, 0.3
 _SD_WARN, _SD_FAIL = math.log(1.2), math.log(1.5)
 """Errors of a standard deviation, as logarithms of ratios."""
 _BAD_SHARE = 0.01
+_SAME = 1e-3
+"""Log weights that differ by less are those of a Gaussian posterior."""
 _EVEN_ENOUGH = 0.5
 """The share of effective draws below which tails may be there that no draw has seen."""
 
@@ -81,7 +86,7 @@ def check(fit: Fit, *, draws: int = DRAWS, modes: bool = True, seed: int = 0) ->
     else:
         try:
             weights, fresh, found = _weigh(fit, fresh, evaluator, seed)
-            reasons += found
+            reasons += found or _beyond(fit, fresh, seed, evaluator)
         except ImportError as error:
             reasons.append(Reason("warn", "the importance weights were not looked at", str(error)))
         if modes:
@@ -144,8 +149,7 @@ def _tails(fit: Fit, fresh: Fresh, weights: Weights) -> Iterator[Reason]:
             "non-centered form, scales by their logarithm), or sample.",
         )
         return
-    q, w = fit.q, weights.weights
-    share = weights.ess / len(w)
+    share = weights.ess / len(weights.weights)
     if share < _EVEN_ENOUGH:
         culprits = _culprits(fit, fresh)
         yield Reason(
@@ -154,7 +158,27 @@ def _tails(fit: Fit, fresh: Fresh, weights: Weights) -> Iterator[Reason]:
             f"have tails which none has seen{': ' if culprits else ''}{'; '.join(culprits)}",
             "Intervals may be too short. Reparametrise, or use fit.resample().",
         )
-    t = (fresh.theta - q.mean) / q.sd
+    yield from _moments(fit, fresh.theta, weights.weights)
+
+
+def _beyond(fit: Fit, fresh: Fresh, seed: int, evaluator: Evaluator) -> Iterator[Reason]:
+    """Ask draws from wider than q for the moments; at most a warning, as they may be few."""
+    assert fresh.log_ratio is not None
+    if np.ptp(fresh.log_ratio[fresh.good]) < _SAME:
+        return
+    theta, log_ratio = look_wider(fit, fresh, seed, evaluator)
+    weights = smooth(log_ratio)
+    for reason in _moments(fit, theta, weights.weights):
+        if reason.level != "undecided":
+            text = reason.text.replace("the importance weights", "draws from wider than the fit")
+            yield Reason("warn", text, "Intervals may be too short. Reparametrise, or sample.")
+
+
+def _moments(fit: Fit, theta: Array, w: Array) -> Iterator[Reason]:
+    """Compare the moments of weighted draws with those of q."""
+    q = fit.q
+    t = (theta - q.mean) / q.sd
+    t[w == 0.0] = 0.0
     mean = w @ t
     log_sd = 0.5 * np.log(np.maximum(w @ (t - mean) ** 2, 1e-300))
     # The errors of self-normalised weights, a little too large because the draws of q are known.

@@ -126,7 +126,7 @@ Examples:
     "--check/--no-check",
     default=True,
     show_default=True,
-    help="Give a verdict on the fit, for some 700 to 2300 evaluations more.",
+    help="Give a verdict on the fit, for some 700 to 2700 evaluations more.",
 )
 @click.option(
     "--checkpoint",

@@ -164,7 +164,7 @@ def write(path: Path, tables: dict[str, str]) -> None:
 def main() -> None:
     """Run the study from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", default="", help="targets whose names contain this")
     parser.add_argument("--out", type=Path, help="the file to put the tables into")
     options = parser.parse_args()
