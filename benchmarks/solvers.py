@@ -18,7 +18,8 @@ from scorevi.examples import (
     random_gaussian,
     sinh_arcsinh,
 )
-from scorevi.studies.best import Best, best_gaussian, sample_elbo
+from scorevi.studies.best import Best, best_gaussian
+from scorevi.studies.metrics import elbo
 
 SEEDS = 10
 SLOW_SEEDS = 3
@@ -92,7 +93,7 @@ def _gaussian_row(dim: int, condition: float, factor: float) -> None:
 
 
 def _gap_cells(target: object, best: Best, gradients: int, z: np.ndarray) -> list[str]:
-    reference = sample_elbo(target, best.q, z)
+    reference = elbo(best.q, target, z)
     cells = []
     for name in NAMES:
         gaps = []
@@ -102,7 +103,7 @@ def _gap_cells(target: object, best: Best, gradients: int, z: np.ndarray) -> lis
                 last = None
                 for _, q in _states(target, solver, seed, gradients, 1):
                     last = q
-                by_rate.append(np.inf if last is None else reference - sample_elbo(target, last, z))
+                by_rate.append(np.inf if last is None else reference - elbo(last, target, z))
             gaps.append(min(by_rate))
         cells.append(f"{median(gaps):.3f} (worst {max(gaps):.3g})")
     return cells
@@ -152,10 +153,10 @@ def later() -> None:
     z = np.concatenate([noise, -noise])
     for skew, tail in ((0.2, 1.0), (0.5, 1.0), (0.0, 0.8), (0.0, 1.4), (0.0, 2.0)):
         target = sinh_arcsinh(dense_base(), skew, tail)
-        reference = sample_elbo(target, best_gaussian(target, scorevi.Gaussian.standard(10)).q, z)
+        reference = elbo(best_gaussian(target, scorevi.Gaussian.standard(10)).q, target, z)
         worst = [
             max(
-                reference - sample_elbo(target, q, z)
+                reference - elbo(q, target, z)
                 for spent, q in _states(target, "replay", seed, 2560, 40)
                 if spent >= 320
             )
@@ -210,9 +211,9 @@ def clock() -> None:
     best = best_gaussian(target, scorevi.Gaussian.standard(50), draws=10_000).q
     noise = np.random.default_rng(1).standard_normal((500, 50))
     z = np.concatenate([noise, -noise])
-    reference = sample_elbo(target, best, z)
+    reference = elbo(best, target, z)
     cells = [
-        _seconds(target, lambda q: reference - sample_elbo(target, q, z) <= 0.1, name)
+        _seconds(target, lambda q: reference - elbo(q, target, z) <= 0.1, name)
         for name in NAMES
     ]
     _print_row("logistic regression D=50 to 0.1 nats", "least", cells)
@@ -233,7 +234,7 @@ def settle() -> None:
                     target, scorevi.GSM(settle=option), seed=seed, max_gradients=2560
                 )
                 late = islice((step.q for step in steps), 960, None)
-                runs.append(float(np.std([sample_elbo(target, q, z) for q in late])))
+                runs.append(float(np.std([elbo(q, target, z) for q in late])))
             spreads[option] = median(runs)
         ratio = spreads[False] / spreads[True]
         print(f"({skew:g}, {tail:g}): {spreads[False]:.2f} to {spreads[True]:.4f}, {ratio:.0f}×")

@@ -12,7 +12,8 @@ from scorevi import Gaussian, Replay
 from scorevi.evaluate import Pair
 from scorevi.examples import dense_base, gaussian, random_gaussian, sinh_arcsinh
 from scorevi.solvers.memory import regress, weights
-from scorevi.studies.best import best_gaussian, sample_elbo
+from scorevi.studies.best import best_gaussian
+from scorevi.studies.metrics import elbo
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -205,7 +206,7 @@ def nats_short(target, gradients, draws, seed):
     half = np.random.default_rng(7).standard_normal((2000, dim))
     z = np.concatenate([half, -half])
     fit = scorevi.fit(target, solver="replay", max_gradients=gradients, seed=seed, stop=False)
-    return sample_elbo(target, best.q, z) - sample_elbo(target, fit.q, z)
+    return elbo(best.q, target, z) - elbo(fit.q, target, z)
 
 
 @pytest.mark.parametrize(("skew", "tail"), [(0.2, 1), (0.5, 1), (0, 0.8), (0, 1.4), (0, 2)])

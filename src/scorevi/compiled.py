@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array
+from scorevi._arrays import Array, Mask
 from scorevi._extras import require
 from scorevi.diagnostics import drift, elbo_estimate, fisher_residual, is_sound
 from scorevi.gaussian import Gaussian
@@ -71,12 +71,34 @@ def _register() -> None:
     require("jax").tree_util.register_dataclass(Gaussian, ["mean", "factor", "log_det"], [])
 
 
+class Lanes:
+    """Runs of one solver on one target from several seeds, side by side in one compiled loop.
+
+    A lane in which something goes wrong stays where it is; the driver can do that run over.
+    """
+
+    def __init__(self, target: JaxTarget, solver: Solver, batch_size: int, lanes: int) -> None:
+        self.batch_size = batch_size
+        self.max_steps = max(1, min(2048, 4 * _NOISE_ENTRIES // (lanes * batch_size * target.dim)))
+        self._noise = np.zeros((lanes, self.max_steps, batch_size, target.dim))
+        self._run = _build_lanes(target, solver)
+
+    def __call__(self, states: Any, alive: Mask, noise: Array, log_det_at_start: Array) -> Any:
+        """Take as many steps as there is noise for, (lanes, steps, B, D): new states and alive."""
+        jax = require("jax")
+        steps = noise.shape[1]
+        self._noise[:, :steps] = noise
+        with jax.enable_x64(True):
+            states, alive = self._run(states, alive, self._noise, steps, log_det_at_start)
+            return jax.tree.map(np.asarray, (states, alive))
+
+
 def _build(
     target: JaxTarget, solver: Solver, batch_size: int, max_steps: int
 ) -> Callable[..., Any]:
     jax = require("jax")
     jnp = jax.numpy
-    _register()
+    step = _step(target, solver)
 
     def run(state: Any, noise: Any, steps: Any, log_det_at_start: Any) -> tuple[Any, ...]:
         def unfinished(carry: tuple[Any, ...]) -> Any:
@@ -86,16 +108,8 @@ def _build(
         def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
             state, done, records, *_ = carry
             z = jax.lax.dynamic_slice_in_dim(noise, done * batch_size, batch_size)
-            offset = state.q.image(z)
-            theta = state.q.mean + offset
-            log_density, score = target.log_density_and_score(theta)
-            white = state.q.whiten_score(score)
-            elbo = elbo_estimate(z, log_density, state.q.log_det)
-            fisher = fisher_residual(z, white)
-            new, _ = solver.step(state, Batch(z, offset, theta, score, white, log_density))
-            good = jnp.isfinite(elbo + fisher) & is_sound(new.q, log_det_at_start)
-            state = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
-            records = records.at[:, done].set(jnp.stack([elbo, fisher, drift(white)]))
+            state, record, log_density, score, good = step(state, z, log_det_at_start)
+            records = records.at[:, done].set(record)
             return state, done + good, records, log_density, score, good
 
         first = jax.tree.map(jnp.asarray, state)
@@ -106,3 +120,43 @@ def _build(
         return tuple(result)
 
     return jax.jit(run)  # type: ignore[no-any-return]
+
+
+def _build_lanes(target: JaxTarget, solver: Solver) -> Callable[..., Any]:
+    jax = require("jax")
+    jnp = jax.numpy
+    step = _step(target, solver)
+
+    def lane(state: Any, alive: Any, z: Any, log_det_at_start: Any) -> tuple[Any, Any]:
+        new, *_, good = step(state, z, log_det_at_start)
+        alive = alive & good
+        return jax.tree.map(lambda a, b: jnp.where(alive, a, b), new, state), alive
+
+    def run(states: Any, alive: Any, noise: Any, steps: Any, log_det_at_start: Any) -> Any:
+        def body(index: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            return jax.vmap(lane)(*carry, noise[:, index], log_det_at_start)  # type: ignore[no-any-return]
+
+        return jax.lax.fori_loop(0, steps, body, (states, alive))
+
+    return jax.jit(run)  # type: ignore[no-any-return]
+
+
+def _step(target: JaxTarget, solver: Solver) -> Callable[..., tuple[Any, ...]]:
+    """Return one step: state, record, evaluation, and whether it is good; else the state stays."""
+    jax = require("jax")
+    jnp = jax.numpy
+    _register()
+
+    def step(state: Any, z: Any, log_det_at_start: Any) -> tuple[Any, ...]:
+        offset = state.q.image(z)
+        theta = state.q.mean + offset
+        log_density, score = target.log_density_and_score(theta)
+        white = state.q.whiten_score(score)
+        elbo = elbo_estimate(z, log_density, state.q.log_det)
+        fisher = fisher_residual(z, white)
+        new, _ = solver.step(state, Batch(z, offset, theta, score, white, log_density))
+        good = jnp.isfinite(elbo + fisher) & is_sound(new.q, log_det_at_start)
+        new = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
+        return new, jnp.stack([elbo, fisher, drift(white)]), log_density, score, good
+
+    return step

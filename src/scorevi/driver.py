@@ -82,7 +82,7 @@ class Run:
         self.next_look: float = math.inf
         """The update at which somebody wants to look; a chunk of updates ends there."""
         self._max_seconds = max_seconds
-        self._compiling = 0.0
+        self.compiling = 0.0
         self._set_deadline()
         self._rng = stream(entropy, SEARCH)
         self._loop: Loop | None = None
@@ -186,7 +186,7 @@ class Run:
             slopes=tuple(self._sign.slopes),
             notes=tuple(self.notes),
             seconds=self.seconds,
-            compiling=self._compiling,
+            compiling=self.compiling,
             smooth=self._smooth,
             stepwise=self._stepwise,
             loop_raised=self._loop_raised,
@@ -203,7 +203,7 @@ class Run:
         self._sign = SignCheck(snapshot.slopes)
         self.notes = list(snapshot.notes)
         self.began = time.perf_counter() - snapshot.seconds
-        self._compiling = snapshot.compiling
+        self.compiling = snapshot.compiling
         self._smooth, self._stepwise = snapshot.smooth, snapshot.stepwise
         self._loop_raised = snapshot.loop_raised
         self._loop = None if self._loop_raised else self._loop
@@ -212,7 +212,7 @@ class Run:
 
     def _set_deadline(self) -> None:
         if self._max_seconds is not None:
-            self.evaluator.deadline = self.began + self._max_seconds + self._compiling
+            self.evaluator.deadline = self.began + self._max_seconds + self.compiling
 
     def _start(self) -> None:
         begin = start(self._initial, self.evaluator, self._rng)
@@ -227,7 +227,7 @@ class Run:
     def _compile(self, loop: Loop) -> None:
         began = time.perf_counter()
         loop.compile(self._state)
-        self._compiling += time.perf_counter() - began
+        self.compiling += time.perf_counter() - began
         self._set_deadline()
 
     def _begin(self, q: Gaussian) -> None:

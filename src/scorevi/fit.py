@@ -143,7 +143,7 @@ def fit(
         )
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
     restarts = as_count("restarts", restarts, least=0)
-    solver, initial = _resolve(solver, batch_size, initial)
+    solver, initial = resolve(solver, batch_size, initial)
     variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     target = as_target(target)
     keeper = open_checkpoint(checkpoint, resume, checkpoint_seconds)
@@ -161,7 +161,7 @@ def fit(
         if keeper is not None:
             keeper.bind(evaluated, solver, variants, entropy, initial)
         for number, variant in enumerate(variants):
-            run = _make_run(
+            run = make_run(
                 evaluated,
                 variant,
                 None if max_gradients is None else max_gradients // len(variants),
@@ -301,16 +301,16 @@ def iterate(
     (10,)
     """
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
-    solver, initial = _resolve(solver, batch_size, initial)
+    solver, initial = resolve(solver, batch_size, initial)
     entropy = seed_entropy(seed)
     return _steps(
-        _make_run(
+        make_run(
             as_target(target), solver, max_gradients, max_seconds, entropy, initial, chunked=False
         )
     )
 
 
-def _resolve(
+def resolve(
     solver: str | Solver, batch_size: int | None, initial: Initial
 ) -> tuple[Solver, Initial]:
     """Return the solver, and what the start means with it."""
@@ -342,7 +342,7 @@ def _limits(
     return max_gradients, as_seconds("max_seconds", max_seconds)
 
 
-def _make_run(
+def make_run(
     target: Target,
     solver: Solver,
     max_gradients: int | None,

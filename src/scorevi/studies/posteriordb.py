@@ -6,9 +6,12 @@ is used.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+import re
 import zipfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from scorevi._arrays import Array
+from scorevi.targets.base import labels
 from scorevi.targets.stan import StanTarget, from_stan
 
 EIGHT = (
@@ -46,7 +50,13 @@ class Posterior:
         data = _read(self.folder / "data" / "data" / f"{info['data_name']}.json")
         theirs = self.folder / "models" / "stan" / f"{info['model_name']}.stan"
         own = _OWN / f"{info['model_name']}.stan"
-        return from_stan(theirs if theirs.is_file() else own, data)
+        program = theirs if theirs.is_file() else own
+        if not program.is_file():
+            raise ValueError(
+                f"neither the posteriordb nor scorevi has the Stan program {program.name} of "
+                f"{self.name}; looked for in {theirs.parent}."
+            )
+        return from_stan(program, data)
 
     def reference(self) -> dict[str, Array]:
         """Return reference draws by name, such as ``beta[1]``, all chains one after the other."""
@@ -56,9 +66,44 @@ class Posterior:
         return {key: np.concatenate([chain[key] for chain in chains]) for key in chains[0]}
 
     @property
+    def has_reference(self) -> bool:
+        """Whether the database has reference draws of it."""
+        return self._info.get("reference_posterior_name") is not None
+
+    @property
     def _info(self) -> dict[str, Any]:
-        info: dict[str, Any] = _read(self.folder / "posteriors" / f"{self.name}.json")
+        path = self.folder / "posteriors" / f"{self.name}.json"
+        if not path.is_file():
+            there = sorted(one.stem for one in path.parent.glob("*.json"))
+            close = difflib.get_close_matches(self.name, there, n=5, cutoff=0.3)
+            raise ValueError(
+                f"the posteriordb has no posterior {self.name!r}; "
+                f"close to it: {', '.join(close) or 'none'}. It has {len(there)} in {path.parent}."
+            )
+        info: dict[str, Any] = _read(path)
         return info
+
+
+def paired(named: Mapping[str, Array], reference: Mapping[str, Array]) -> tuple[Array, Array]:
+    """Return draws of a fit and reference draws of the same quantities, as columns.
+
+    Parameters
+    ----------
+    named
+        Draws by name, the draws along the first axis.
+    reference
+        Draws by a name such as ``beta[1]``, which counts from 1.
+    """
+    columns, theirs = [], []
+    for name, values in named.items():
+        flat = values.reshape(len(values), -1)
+        for column, label in zip(flat.T, labels(name, values.shape[1:]), strict=True):
+            place = re.sub(r"\d+", lambda found: str(int(found[0]) + 1), label.partition("[")[2])
+            key = f"{name}[{place}" if place else name
+            if key in reference:
+                columns.append(column)
+                theirs.append(reference[key])
+    return np.column_stack(columns), np.column_stack(theirs)
 
 
 def database(path: str | os.PathLike[str] | None = None) -> Path:
@@ -67,14 +112,14 @@ def database(path: str | os.PathLike[str] | None = None) -> Path:
     if not given:
         raise ValueError(
             "This needs a posteriordb. Get one with `git clone "
-            "https://github.com/stan-dev/posteriordb`, and set PDB_PATH to its folder "
-            "posterior_database."
+            "https://github.com/stan-dev/posteriordb`, and set PDB_PATH (or --posteriordb) to its "
+            "folder posterior_database."
         )
     folder = Path(given)
     if not (folder / "posteriors").is_dir():
         raise ValueError(
-            f"PDB_PATH must be the folder posterior_database of a posteriordb; {folder} has no "
-            "folder posteriors."
+            f"PDB_PATH (or --posteriordb) must be the folder posterior_database of a posteriordb; "
+            f"{folder} has no folder posteriors."
         )
     return folder
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,9 +22,10 @@ import numpy as np
 from scorevi.fit import fit
 from scorevi.results import Fit
 from scorevi.status import FitWarning
-from scorevi.studies.posteriordb import EIGHT, Posterior, database
+from scorevi.studies.metrics import moment_errors
+from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
 from scorevi.studies.zoo import Moments, zoo
-from scorevi.targets.base import Target, labels
+from scorevi.targets.base import Target
 
 MEAN_OFF, SD_OFF = 0.3, 1.5
 _VERDICTS = ("pass", "warn", "fail")
@@ -90,26 +90,15 @@ def _errors(fit: Fit, truth: Moments | None) -> tuple[float, float]:
 
 
 def _errors_by_name(fit: Fit, reference: dict[str, np.ndarray]) -> tuple[float, float]:
-    """Compare constrained draws with reference draws; their names count from 1."""
-    means, sds, truth = [], [], []
-    for name, values in fit.draws(20_000, seed=0).items():
-        flat = values.reshape(len(values), -1)
-        for column, label in enumerate(labels(name, values.shape[1:])):
-            key = re.sub(r"\d+", lambda found: str(int(found[0]) + 1), label.partition("[")[2])
-            key = f"{name}[{key}" if key else name
-            if key in reference:
-                means.append(np.nanmean(flat[:, column]))
-                sds.append(np.nanstd(flat[:, column]))
-                truth.append((reference[key].mean(), reference[key].std()))
-    true_means, true_sds = np.array(truth).T
-    return _worst(np.array(means), np.array(sds), true_means, true_sds)
+    """Compare constrained draws with reference draws."""
+    draws, theirs = paired(fit.draws(20_000, seed=0), reference)
+    means, sds = np.nanmean(draws, axis=0), np.nanstd(draws, axis=0)
+    return _worst(means, sds, theirs.mean(axis=0), theirs.std(axis=0))
 
 
-def _worst(
-    mean: np.ndarray, sd: np.ndarray, true_mean: np.ndarray, true_sd: np.ndarray
-) -> tuple[float, float]:
-    mean_off = float(np.max(np.abs(mean - true_mean) / true_sd))
-    return mean_off, float(np.exp(np.max(np.abs(np.log(sd / true_sd)))))
+def _worst(*moments: np.ndarray) -> tuple[float, float]:
+    errors = moment_errors(*moments)
+    return errors.mean, math.exp(errors.sd)
 
 
 def confusion(found: list[Trial]) -> str:

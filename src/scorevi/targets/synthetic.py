@@ -152,10 +152,10 @@ def dense_base(dim: int = 10, seed: Seed = 0) -> Gaussian:
     return Gaussian.from_moments(np.zeros(dim), root @ root.T / dim + 0.1 * np.eye(dim))
 
 
-def logistic_regression(
+def logistic_data(
     dim: int = 50, rows: int = 500, correlation: float = 0.5, seed: Seed = 0
-) -> FunctionTarget:
-    """Return Bayesian logistic regression on synthetic data, with a standard normal prior.
+) -> tuple[Array, Array]:
+    """Return a design (rows, dim) and outcomes 0 or 1 for :func:`logistic_regression`.
 
     The columns of the design are standard normal with one correlation between all of them.
     """
@@ -165,6 +165,14 @@ def logistic_regression(
     )
     x = rng.standard_normal((rows, dim)) @ mixing.T
     y = (rng.random(rows) < scipy.special.expit(x @ rng.standard_normal(dim))).astype(float)
+    return x, y
+
+
+def logistic_regression(
+    dim: int = 50, rows: int = 500, correlation: float = 0.5, seed: Seed = 0
+) -> FunctionTarget:
+    """Return Bayesian logistic regression on :func:`logistic_data`, with a standard normal prior."""
+    x, y = logistic_data(dim, rows, correlation, seed)
 
     def score(beta: Array) -> Array:
         return np.asarray((y - scipy.special.expit(beta @ x.T)) @ x - beta)

@@ -1,0 +1,245 @@
+"""Studies, run: in processes side by side, what is finished already left as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from scorevi._version import __version__
+from scorevi.studies.intuition import Intuition
+from scorevi.studies.plan import Line, Options, Problem, Study
+from scorevi.studies.posteriors import Posteriors
+from scorevi.studies.starts import Clock, Initialization
+from scorevi.studies.synthetic import BatchSize, Condition, Dimensions, NonGaussian
+from scorevi.studies.table import Row, Table, is_finished, read_rows, run_file, write_rows, write_run
+
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        Intuition(),
+        Dimensions(),
+        Condition(),
+        NonGaussian(),
+        Posteriors(),
+        BatchSize(),
+        Initialization(),
+        Clock(),
+    )
+}
+"""All studies, by name, in the order of the paper."""
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+}
+"""Processes that use all cores are in each other's way."""
+
+
+class Job(NamedTuple):
+    """One line on one target, from the seeds that are not finished yet."""
+
+    study: str
+    target: str
+    label: str
+    seeds: tuple[int, ...]
+    folder: Path
+    options: Options
+
+
+def run_studies(
+    names: Sequence[str],
+    options: Options,
+    folder: Path,
+    *,
+    workers: int,
+    show: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Run what is not finished of some studies, then write their tables and figures.
+
+    Parameters
+    ----------
+    names
+        Out of :data:`STUDIES`.
+    options
+        What to run of each.
+    folder
+        Where the results go: a folder for each study.
+    workers
+        How many processes to use.
+    show
+        Called with the number of runs that are finished, and of all.
+    """
+    jobs, total = [], 0
+    for name in names:
+        for job, wanted in _jobs(STUDIES[name], options, folder / name):
+            total += wanted
+            if job.seeds:
+                jobs.append(job)
+    done = total - sum(len(job.seeds) for job in jobs)
+    show(done, total)
+    failures: list[str] = []
+    for alone in (False, True):
+        some = [job for job in jobs if STUDIES[job.study].alone is alone]
+        for job, error in _carried_out(some, 1 if alone else workers):
+            done += len(job.seeds)
+            show(done, total)
+            if error is not None:
+                told = " ".join(str(error).split())
+                failures.append(f"{job.study}, {job.target}, {job.label}: {told}")
+    for name in names:
+        gather(STUDIES[name], options, folder / name)
+    if failures:
+        raise RuntimeError(
+            f"{len(failures)} of {total} groups of runs failed; what is finished is kept, and the "
+            f"same command goes on from there. The first: {failures[0]}"
+        )
+
+
+def gather(study: Study, options: Options, folder: Path) -> Table:
+    """Put the runs of a study into one table, and draw its figure."""
+    rows = [
+        row
+        for target in study.targets(options)
+        for line in study.lines(target, options)
+        for seed in line.seeds(options.runs)
+        if (path := run_file(folder, target, line.label, seed)).is_file()
+        for row in read_rows(path)
+    ]
+    table = Table(tuple(rows))
+    if rows:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_rows(folder / "results.csv", rows)
+        about = {"runs": options.runs, "quick": options.quick, **versions()}
+        (folder / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        study.draw(table, folder)
+    return table
+
+
+def versions() -> dict[str, Any]:
+    """Return what the results depend on besides the settings."""
+    import scipy
+
+    found = {
+        "scorevi": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }
+    for name in ("jax", "httpstan", "bridgestan"):
+        version = _installed(name)
+        if version:
+            found[name] = version
+    return found
+
+
+def _installed(name: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _jobs(study: Study, options: Options, folder: Path) -> Iterator[tuple[Job, int]]:
+    """Yield a job for each line of each target, with how many runs the line has in all."""
+    for target in study.targets(options):
+        for line in study.lines(target, options):
+            seeds = line.seeds(options.runs)
+            left = tuple(
+                seed
+                for seed in seeds
+                if not is_finished(run_file(folder, target, line.label, seed), _about(line))
+            )
+            yield Job(study.name, target, line.label, left, folder, options), len(seeds)
+
+
+def _about(line: Line) -> dict[str, Any]:
+    """Return what tells a run from others of the same name."""
+    return {"line": repr(line), "scorevi": __version__}
+
+
+def _carried_out(
+    jobs: Sequence[Job], workers: int
+) -> Iterator[tuple[Job, BaseException | None]]:
+    """Carry jobs out in processes, those with most to do first."""
+    if not jobs:
+        return
+    jobs = sorted(jobs, key=_size, reverse=True)
+    with _environment(_ONE_THREAD):
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        try:
+            work: dict[Future[None], Job] = {pool.submit(_carry_out, job): job for job in jobs}
+            for future in as_completed(work):
+                error = future.exception()
+                if isinstance(error, BrokenProcessPool):
+                    raise RuntimeError(
+                        "a process of the study died, perhaps for want of memory; what is finished "
+                        "is kept, and the same command goes on from there"
+                    ) from error
+                yield work[future], error
+        finally:
+            # On Ctrl-C the processes get it too, and end.
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _size(job: Job) -> float:
+    line = _line(job.study, job.target, job.label, job.options)
+    tail = job.target.rpartition("D = ")[2]
+    dim = int(tail) if tail.isdigit() else 10
+    real = 50 if job.study == "posteriordb" else 1
+    return line.max_gradients * len(job.seeds) * (1 + (dim / 16) ** 2) * real
+
+
+def _line(study: str, target: str, label: str, options: Options) -> Line:
+    lines = STUDIES[study].lines(target, options)
+    return next(line for line in lines if line.label == label)
+
+
+@cache
+def _problem(study: str, target: str, options: Options) -> Problem:
+    """Return a problem, made once in each process."""
+    return STUDIES[study].problem(target, options)
+
+
+def _carry_out(job: Job) -> None:
+    line = _line(job.study, job.target, job.label, job.options)
+    problem = _problem(job.study, job.target, job.options)
+    began = time.time()
+    for outcome in line.run(problem, job.seeds):
+        about = _about(line) | {
+            "status": outcome.status,
+            "began": round(began),
+            **versions(),
+        }
+        rows = [
+            Row(job.study, job.target, line.label, outcome.seed, *value) for value in outcome.values
+        ]
+        write_run(run_file(job.folder, job.target, line.label, outcome.seed), about, rows)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables of the environment for processes that begin in the meantime."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update({name: value for name, value in variables.items() if not before[name]})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)

@@ -1,0 +1,193 @@
+"""The paper's study of real posteriors: Stan programs with the data of posteriordb."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from scorevi._arrays import Array
+from scorevi.ascent import Ascent
+from scorevi.evaluate import Evaluator
+from scorevi.fit import fit
+from scorevi.gaussian import Gaussian
+from scorevi.psis import smooth
+from scorevi.status import FitWarning
+from scorevi.studies.best import BestLine
+from scorevi.studies.figures import Axes, draw_panels
+from scorevi.studies.metrics import elbo, even_noise, marginal_wasserstein, moment_errors
+from scorevi.studies.plan import (
+    Line,
+    Measure,
+    Options,
+    Outcome,
+    Problem,
+    Study,
+    Value,
+    fit_lines,
+)
+from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
+from scorevi.studies.table import Table
+from scorevi.targets.stan import StanTarget
+
+NEAR_GAUSSIAN = (
+    "diamonds-diamonds",
+    "hudson_lynx_hare-lotka_volterra",
+    "bball_drive_event_0-hmm_drive_0",
+    "arK-arK",
+)
+"""The four of the eight that the paper fits well."""
+_FROM_STANDARD_NORMAL = ("hudson_lynx_hare-lotka_volterra",)
+_FEW, _MANY = 400, 2000
+_NAMED_DRAWS = 1000
+_CLIMBS = 16
+VERDICTS = ("pass", "warn", "fail")
+
+
+class Posteriors(Study):
+    """Real posteriors from the mode, as in the paper, and by ``auto`` from its own start."""
+
+    name = "posteriordb"
+    title = "Posteriors of posteriordb"
+    metric = "negative ELBO"
+
+    def targets(self, options: Options) -> list[str]:
+        """Return those asked for, or the paper's eight, the near-Gaussian ones first."""
+        folder = database(options.database)
+        if options.posteriors:
+            for name in options.posteriors:
+                Posterior(folder, name).has_reference  # noqa: B018  (refused if it is not there)
+            return list(options.posteriors)
+        if options.quick:
+            return ["arK-arK", "eight_schools-eight_schools_noncentered"]
+        return [*NEAR_GAUSSIAN, *(name for name in EIGHT if name not in NEAR_GAUSSIAN)]
+
+    def problem(self, target: str, options: Options) -> Problem:
+        """Compile the program; find the mode, from which the paper starts."""
+        posterior = Posterior(database(options.database), target)
+        model = posterior.target()
+        draws = _FEW if target in _SLOW else _MANY
+        z = even_noise(draws, model.dim)
+        measures: dict[str, Measure] = {"negative ELBO": lambda q: -elbo(q, model, z)}
+        at_end: dict[str, Measure] = {"k-hat": lambda q: _khat(q, model, z)}
+        if posterior.has_reference:
+            reference = posterior.reference()
+            noise = even_noise(_NAMED_DRAWS, model.dim, seed=1)
+            measures |= _moments(model, noise, reference)
+            at_end["Wasserstein"] = lambda q: marginal_wasserstein(
+                *paired(_named(model, np.asarray(q.unwhiten(noise))), reference)
+            )
+        starts = {}
+        if target not in _FROM_STANDARD_NORMAL:
+            start = at_mode(model)
+            starts = {"mode, 0.1·I": start} if start else {}
+        standard = Gaussian.standard(model.dim)
+        return Problem(
+            model,
+            measures,
+            at_end,
+            starts={"mode, 0.1·I": standard} | starts,
+            per_decade=8,
+            marks=(1_000,),
+        )
+
+    def lines(self, target: str, options: Options) -> list[Line]:
+        """Return the usual ones from the mode, the best Gaussian, and ``auto`` with its verdict."""
+        del target
+        budgets = {"gsm": 10_000, "bbvi": 30_000, "bam": 5_000, "auto": 3_000}
+        if options.quick:
+            budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 1_000}
+        lines = fit_lines(options.solvers, budgets, "mode, 0.1·I")
+        lines.append(BestLine("best", draws=2_000 if options.quick else 8_000))
+        if "auto" in options.solvers:
+            lines.append(VerdictLine("auto, by default"))
+        return lines
+
+    def draw(self, table: Table, folder: Path) -> None:
+        """Draw a panel for each posterior."""
+        label = "negative ELBO − that of\nthe best Gaussian"
+        draw_panels(table, self, folder, Axes(lowest=1e-3, label=label, below=True))
+
+
+_SLOW = (
+    "bball_drive_event_0-hmm_drive_0",
+    "hudson_lynx_hare-lotka_volterra",
+    "low_dim_gauss_mix-low_dim_gauss_mix",
+)
+"""Programs that take a quarter of a millisecond for a point and more."""
+
+
+def at_mode(target: StanTarget) -> Gaussian | None:
+    """Return 0.1·I at the highest mode of several climbs; None where no climb finds one.
+
+    A posterior such as that of the centered eight schools has no mode: its density grows for ever.
+    """
+    rng = np.random.default_rng(0)
+    found: list[Ascent] = []
+    for point in [np.zeros(target.dim), *rng.uniform(-2.0, 2.0, (_CLIMBS - 1, target.dim))]:
+        ascent = Ascent(Evaluator(target))
+        ascent.climb(point, at_most=500)
+        if ascent.converged and ascent.path and np.linalg.norm(ascent.path[-1].score) < 1.0:
+            found.append(ascent)
+    if len(found) < _CLIMBS // 4:
+        return None
+    mode = max(found, key=lambda ascent: ascent.highest).path[-1].theta
+    scale = math.sqrt(0.1)
+    return Gaussian(mode, scale * np.eye(target.dim), target.dim * math.log(scale))
+
+
+def _named(model: StanTarget, theta: Array) -> dict[str, Array]:
+    return (model.variables.constrained(theta) or {}) | model.variables.derived(theta, 0)
+
+
+def _moments(
+    model: StanTarget, noise: Array, reference: Mapping[str, Array]
+) -> dict[str, Measure]:
+    """Return measures of the worst error of a mean and of a standard deviation, with one memory."""
+    last: list[tuple[Gaussian, float, float]] = []
+
+    def errors(q: Gaussian) -> tuple[Gaussian, float, float]:
+        if not last or last[0][0] is not q:
+            draws, theirs = paired(_named(model, np.asarray(q.unwhiten(noise))), reference)
+            moments = draws.mean(axis=0), draws.std(axis=0), theirs.mean(axis=0), theirs.std(axis=0)
+            last[:] = [(q, *moment_errors(*moments))]
+        return last[0]
+
+    return {"mean error": lambda q: errors(q)[1], "log sd error": lambda q: errors(q)[2]}
+
+
+def _khat(q: Gaussian, model: StanTarget, z: Array) -> float:
+    theta = np.asarray(q.unwhiten(z))
+    log_density = model.evaluate(theta).log_density
+    assert log_density is not None
+    return smooth(log_density - q.log_density(theta)).khat
+
+
+@dataclass(frozen=True)
+class VerdictLine:
+    """What a user gets who asks for nothing: ``scorevi.fit(model)`` and its verdict."""
+
+    label: str
+    max_gradients: int = 10_000
+
+    def seeds(self, runs: int) -> Sequence[int]:
+        """Return the seeds 0, 1, 2 …"""
+        return range(runs)
+
+    def run(self, problem: Problem, seeds: Sequence[int]) -> Iterator[Outcome]:
+        """Fit, check and measure once."""
+        for seed in seeds:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FitWarning)  # the verdict says it
+                result = fit(problem.target, seed=seed)
+                verdict = result.check(seed=seed)
+            found = {name: measure(result.q) for name, measure in problem.measures.items()}
+            found["verdict"] = float(VERDICTS.index(str(verdict)))
+            found["settled"] = float(result.status == "converged")
+            spent, seconds = result.num_gradients, result.seconds
+            values = [Value(spent, seconds, name, value) for name, value in found.items()]
+            yield Outcome(seed, str(result.status), values)

@@ -1,0 +1,122 @@
+"""Two more studies: where to start, which the paper mentions, and the clock, which it does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from scorevi import examples
+from scorevi._extras import require
+from scorevi.gaussian import Gaussian
+from scorevi.studies.best import BestLine
+from scorevi.studies.figures import Axes, draw_panels
+from scorevi.studies.plan import Line, Options, Problem, Study, fit_lines
+from scorevi.studies.synthetic import NonGaussian, bent_in_jax, negative_elbo
+from scorevi.studies.table import Table
+from scorevi.targets.base import Target
+from scorevi.targets.jax import JaxTarget, from_jax
+
+STARTS = {"N(0, I)": None, "mode, 0.1·I": "mode", "Laplace": "laplace", "L-BFGS": "lbfgs"}
+"""What the paper suggests, by name."""
+_LABEL = "negative ELBO − that of\nthe best Gaussian"
+
+
+class Initialization(Study):
+    """The same fits from different starts, with what the start costs counted."""
+
+    name = "initialization"
+    title = "Where to start (a panel's gradients include those of the start)"
+    metric = "negative ELBO"
+
+    def targets(self, options: Options) -> list[str]:
+        """Return every target with every start."""
+        targets = ("Gaussian, D = 16", "logistic regression, D = 20", "eight schools")
+        starts = list(STARTS)
+        if options.quick:
+            targets, starts = targets[1:2], starts[:3:2]
+        return [f"{target}; {start}" for target in targets for start in starts]
+
+    def problem(self, target: str, options: Options) -> Problem:
+        """Return the target before the semicolon."""
+        del options
+        model = _model(target.partition("; ")[0])
+        return Problem(model, {"negative ELBO": negative_elbo(model)}, per_decade=12)
+
+    def lines(self, target: str, options: Options) -> list[Line]:
+        """Return the usual ones from the start after the semicolon."""
+        budgets = {"gsm": 5_000, "bbvi": 40_000, "bam": 5_000, "auto": 2_000}
+        if options.quick:
+            budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 300}
+        start = STARTS[target.partition("; ")[2]]
+        return [*fit_lines(options.solvers, budgets, start), BestLine("best")]
+
+    def draw(self, table: Table, folder: Path) -> None:
+        """Draw a row for each target and a column for each start."""
+        draw_panels(table, self, folder, Axes(lowest=1e-3, label=_LABEL, below=True))
+
+
+class Clock(Study):
+    """The same accuracy in seconds."""
+
+    name = "clock"
+    title = "The same accuracy in seconds (without the time to compile)"
+    metric = "negative ELBO"
+    alone = True
+
+    def targets(self, options: Options) -> list[str]:
+        """Return four targets, from easy and large to skewed."""
+        targets = ["Gaussian, D = 64", "logistic regression, D = 50", "s = 0.5", "t = 0.5"]
+        return targets[2:3] if options.quick else targets
+
+    def problem(self, target: str, options: Options) -> Problem:
+        """Return the target in NumPy and in JAX."""
+        if "=" in target[:3]:
+            bent = NonGaussian().problem(target, options)
+            model, compiled = bent.target, bent.compiled
+        else:
+            model, compiled = _model(target), _in_jax(target)
+        measures = {"negative ELBO": negative_elbo(model)}
+        return Problem(model, measures, compiled=compiled, per_decade=12)
+
+    def lines(self, target: str, options: Options) -> list[Line]:
+        """Return the usual ones, each run by itself."""
+        del target
+        budgets = {"gsm": 20_000, "bbvi": 100_000, "bam": 10_000, "auto": 2_000}
+        if options.quick:
+            budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 300}
+        lines = fit_lines(options.solvers, budgets, together=False, chunked=True)
+        return [*lines, BestLine("best", draws=8_000)]
+
+    def draw(self, table: Table, folder: Path) -> None:
+        """Draw a panel for each target."""
+        axes = Axes(lowest=1e-3, label=_LABEL, below=True, by="seconds")
+        draw_panels(table, self, folder, axes)
+
+
+def _gaussian(dim: int) -> Gaussian:
+    return examples.random_gaussian(dim, condition=40.0, seed=dim)
+
+
+def _model(name: str) -> Target:
+    if name == "eight schools":
+        return examples.eight_schools()
+    dim = int(name.rpartition(" ")[2])
+    if name.startswith("Gaussian"):
+        p = _gaussian(dim)
+        return examples.gaussian(p.mean, p.covariance)
+    return examples.logistic_regression(dim)
+
+
+def _in_jax(name: str) -> JaxTarget:
+    dim = int(name.rpartition(" ")[2])
+    if name.startswith("Gaussian"):
+        return bent_in_jax(_gaussian(dim), 0.0, 1.0)
+    jax = require("jax")
+    x, y = examples.logistic_data(dim)
+
+    def log_density(beta: Any) -> Any:
+        eta = jax.numpy.asarray(x) @ beta
+        likelihood = eta @ jax.numpy.asarray(y) - jax.numpy.logaddexp(0.0, eta).sum()
+        return likelihood - 0.5 * (beta @ beta)
+
+    return from_jax(log_density, dim)

@@ -1,0 +1,218 @@
+"""The paper's studies on synthetic targets: dimensions, condition number, shape, batch size."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scorevi import examples
+from scorevi._extras import require
+from scorevi.gaussian import HALF_LOG_2PI, Gaussian
+from scorevi.solvers import GSM
+from scorevi.studies.figures import Axes, draw_panels
+from scorevi.studies.metrics import elbo, even_noise, forward_kl
+from scorevi.studies.plan import FitLine, Line, Options, Problem, Study, fit_lines
+from scorevi.studies.table import Table
+from scorevi.targets.base import Target
+from scorevi.targets.jax import JaxTarget, from_jax
+
+_SAMPLES = 1000
+"""Pre-drawn from the target, for the forward KL, as in the paper."""
+_NOISE = 1000
+
+
+def gaussian_problem(p: Gaussian) -> Problem:
+    """Return a Gaussian target, measured by the forward KL."""
+    samples = p.sample(_SAMPLES, seed=1)
+    measure = partial(forward_kl, samples=samples, log_density=np.asarray(p.log_density(samples)))
+    target = examples.gaussian(p.mean, p.covariance)
+    return Problem(target, {"forward KL": measure}, compiled=bent_in_jax(p, 0.0, 1.0))
+
+
+def bent_problem(base: Gaussian, skew: float, tail: float) -> Problem:
+    """Return a sinh-arcsinh normal, measured by the forward KL and the ELBO."""
+    target = examples.sinh_arcsinh(base, skew, tail)
+    samples = np.sinh((np.arcsinh(base.sample(_SAMPLES, seed=1)) + skew) / tail)
+    log_density = target.evaluate(samples).log_density
+    assert log_density is not None
+    return Problem(
+        target,
+        {
+            "forward KL": partial(forward_kl, samples=samples, log_density=log_density),
+            "negative ELBO": negative_elbo(target),
+        },
+        compiled=bent_in_jax(base, skew, tail),
+    )
+
+
+def negative_elbo(target: Target, draws: int = _NOISE) -> Any:
+    """Return how to measure the negative ELBO, on noise that is the same for all."""
+    z = even_noise(draws, target.dim)
+    return lambda q: -elbo(q, target, z)
+
+
+def bent_in_jax(base: Gaussian, skew: float, tail: float) -> JaxTarget:
+    """Return :func:`scorevi.examples.sinh_arcsinh` in JAX, for compiled loops."""
+    jnp = require("jax").numpy
+    whitener = np.linalg.inv(base.cholesky)
+    normaliser = float(base.log_det or 0.0) + base.dim * HALF_LOG_2PI
+
+    def log_density(x: Any) -> Any:
+        y, log_slope = x, 0.0
+        if (skew, tail) != (0.0, 1.0):
+            angle = tail * jnp.arcsinh(x) - skew
+            y = jnp.sinh(angle)
+            slope = jnp.log(jnp.cosh(angle)) + math.log(tail) - 0.5 * jnp.log1p(x * x)
+            log_slope = slope.sum()
+        white = jnp.asarray(whitener) @ (y - jnp.asarray(base.mean))
+        return log_slope - 0.5 * (white @ white) - normaliser
+
+    return from_jax(log_density, base.dim)
+
+
+class Dimensions(Study):
+    """Gaussians with dense covariance in more and more dimensions."""
+
+    name = "dimensions"
+    title = "Scaling with dimensions: Gaussian targets with dense covariance"
+    metric = "forward KL"
+
+    def targets(self, options: Options) -> list[str]:
+        """Return a name for each dimension."""
+        return [f"D = {dim}" for dim in ((4, 16) if options.quick else (4, 8, 16, 32, 64, 128, 256))]
+
+    def problem(self, target: str, options: Options) -> Problem:
+        """Return N(m, A Aᵀ/D + 0.1·I) with standard normal m and A."""
+        del options
+        dim = dimension(target)
+        base = examples.dense_base(dim, seed=dim)
+        mean = np.random.default_rng(dim).standard_normal(dim)
+        return gaussian_problem(Gaussian(mean, base.factor, base.log_det))
+
+    def lines(self, target: str, options: Options) -> list[Line]:
+        """Return the usual ones; GSM's budget grows faster than what it needs."""
+        dim = dimension(target)
+        budgets = {
+            "gsm": max(2_000, 400 * dim),
+            "bbvi": 100_000 if dim > 128 else 200_000,
+            "bam": 8_000,
+            "auto": 2_000,
+        }
+        if options.quick:
+            budgets = {"gsm": 1_000, "bbvi": 8_000, "bam": 1_000, "auto": 200}
+        return fit_lines(options.solvers, budgets)
+
+    def draw(self, table: Table, folder: Path) -> None:
+        """Draw a panel for each dimension."""
+        draw_panels(table, self, folder, Axes(lowest=1e-9))
+
+
+def dimension(target: str) -> int:
+    """Return the number at the end of a name such as ``D = 4``."""
+    return int(target.rpartition(" ")[2])
+
+
+class Condition(Study):
+    """Ten-dimensional Gaussians of growing condition number."""
+
+    name = "condition"
+    title = "Impact of the condition number c: Gaussian targets, D = 10"
+    metric = "forward KL"
+
+    def targets(self, options: Options) -> list[str]:
+        """Return a name for each condition number."""
+        return [f"c = {c}" for c in ((1, 1000) if options.quick else (1, 10, 100, 1000))]
+
+    def problem(self, target: str, options: Options) -> Problem:
+        """Return a Gaussian whose eigenvalues go from 0.1 to 0.1·c, evenly on the log scale."""
+        del options
+        dim = 10
+        rng = np.random.default_rng(0)
+        rotation = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+        log_sd = 0.5 * np.linspace(math.log(0.1), math.log(0.1 * dimension(target)), dim)
+        mean = rng.standard_normal(dim)
+        return gaussian_problem(Gaussian(mean, rotation * np.exp(log_sd), float(log_sd.sum())))
+
+    def lines(self, target: str, options: Options) -> list[Line]:
+        """Return the usual ones; BBVI may take far more than 100 times what GSM needs."""
+        del target
+        budgets = {"gsm": 10_000, "bbvi": 200_000, "bam": 10_000, "auto": 2_000}
+        if options.quick:
+            budgets = {"gsm": 2_000, "bbvi": 20_000, "bam": 1_000, "auto": 200}
+        return fit_lines(options.solvers, budgets)
+
+    def draw(self, table: Table, folder: Path) -> None:
+        """Draw a panel for each condition number."""
+        draw_panels(table, self, folder, Axes(lowest=1e-9))
+
+
+class NonGaussian(Study):
+    """Sinh-arcsinh normals from mild to extreme."""
+
+    name = "nongaussian"
+    title = "Impact of non-Gaussianity: sinh-arcsinh normal targets, D = 10"
+    metric = "forward KL"
+
+    def targets(self, options: Options) -> list[str]:
+        """Return a name for each skew s and each tail t."""
+        skews, tails = (0.2, 0.5, 1.0, 1.4, 1.8), (0.1, 0.5, 0.8, 1.4, 2.0)
+        if options.quick:
+            skews, tails = (0.2, 1.8), (0.5,)
+        return [*(f"s = {s}" for s in skews), *(f"t = {t}" for t in tails)]
+
+    def problem(self, target: str, options: Options) -> Problem:
+        """Return the target of a name such as ``s = 0.2``."""
+        del options
+        return bent_problem(examples.dense_base(10), *skew_and_tail(target))
+
+    def lines(self, target: str, options: Options) -> list[Line]:
+        """Return the usual ones."""
+        del target
+        budgets = {"gsm": 20_000, "bbvi": 200_000, "bam": 20_000, "auto": 3_000}
+        if options.quick:
+            budgets = {"gsm": 1_000, "bbvi": 8_000, "bam": 500, "auto": 300}
+        return fit_lines(options.solvers, budgets)
+
+    def draw(self, table: Table, folder: Path) -> None:
+        """Draw a panel for each shape."""
+        draw_panels(table, self, folder, Axes(columns=5, lowest=1e-3))
+
+
+def skew_and_tail(target: str) -> tuple[float, float]:
+    """Return s and t of a name such as ``s = 0.2`` or ``t = 0.5``."""
+    which, _, value = target.partition(" = ")
+    return (float(value), 1.0) if which == "s" else (0.0, float(value))
+
+
+class BatchSize(Study):
+    """GSM with batches of different sizes."""
+
+    name = "batch-size"
+    title = "GSM with batches of B draws"
+    metric = "forward KL"
+
+    def targets(self, options: Options) -> list[str]:
+        """Return two Gaussians and two other shapes."""
+        targets = ["Gaussian, D = 10", "Gaussian, D = 32", "s = 0.5", "t = 0.5"]
+        return targets[::2] if options.quick else targets
+
+    def problem(self, target: str, options: Options) -> Problem:
+        """Return the target that the other studies have under this name."""
+        if target.startswith("Gaussian"):
+            return Dimensions().problem(target, options)
+        return NonGaussian().problem(target, options)
+
+    def lines(self, target: str, options: Options) -> list[Line]:
+        """Return GSM with each batch size."""
+        del target
+        most = 1_000 if options.quick else 20_000
+        sizes = (1, 2, 8) if options.quick else (1, 2, 4, 8, 16, 32)
+        return [FitLine(f"gsm B={size}", GSM(batch_size=size), most) for size in sizes]
+
+    def draw(self, table: Table, folder: Path) -> None:
+        """Draw a panel for each target."""
+        draw_panels(table, self, folder, Axes(lowest=1e-9))
