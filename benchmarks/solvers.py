@@ -213,8 +213,7 @@ def clock() -> None:
     z = np.concatenate([noise, -noise])
     reference = elbo(best, target, z)
     cells = [
-        _seconds(target, lambda q: reference - elbo(q, target, z) <= 0.1, name)
-        for name in NAMES
+        _seconds(target, lambda q: reference - elbo(q, target, z) <= 0.1, name) for name in NAMES
     ]
     _print_row("logistic regression D=50 to 0.1 nats", "least", cells)
     print()

@@ -352,6 +352,7 @@ def make_run(
     *,
     chunked: bool,
 ) -> Run:
+    """Return a run that is ready to begin, its limits checked; see :class:`Run`."""
     size = solver.batch_size_for(target.dim)
     if max_gradients is not None and max_gradients < size and solver.compilable:
         raise ValueError(

@@ -61,6 +61,36 @@ def progress_bar(total: int | None, wanted: bool | None) -> Iterator[Show]:
 
 
 @contextmanager
+def runs_bar(wanted: bool | None) -> Iterator[Callable[[int, int], None]]:
+    """Open a bar on standard error that counts runs; yields what to call with done and all."""
+    console = _console(wanted)
+    if console is None:
+        yield lambda *_: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("studying"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("runs"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("runs", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
 def activity(text: str, wanted: bool | None) -> Iterator[None]:
     """Say on standard error what is going on, with a spinner and the time, while it lasts."""
     console = _console(wanted)

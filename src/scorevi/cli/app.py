@@ -12,6 +12,7 @@ from scorevi._version import __version__
 from scorevi.cli.commands import compile_, demo, show
 from scorevi.cli.fit import fit
 from scorevi.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, as_options
+from scorevi.cli.study import study
 from scorevi.stan.toolchain import CompileError
 from scorevi.status import FitWarning
 
@@ -29,13 +30,14 @@ Try it:       scorevi demo
 Your model:   scorevi fit model.stan --data data.json --draws draws.nc
               scorevi fit model.py:target --out fit.npz
 Look again:   scorevi show fit.npz
+The paper:    scorevi study all --quick
 
 --debug, anywhere on the line, shows the traceback of an error.
 """
 
 
 @click.group(
-    commands=[compile_, demo, fit, show],
+    commands=[compile_, demo, fit, show, study],
     help=_HELP,
     epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ def follow(
     seed: int,
     initial: Initial = None,
     chunked: bool = False,
-) -> Iterator[Moment]:
+) -> Generator[Moment, None, str]:
     """Yield q at, or just after, each number of gradients in the grid, and at the end.
 
     The time is that of the fit; what is done between two moments is not counted, nor is the time

@@ -18,27 +18,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorevi._version import __version__
+from scorevi.studies import STUDY_NAMES
 from scorevi.studies.intuition import Intuition
 from scorevi.studies.plan import Line, Options, Problem, Study
 from scorevi.studies.posteriors import Posteriors
 from scorevi.studies.starts import Clock, Initialization
 from scorevi.studies.synthetic import BatchSize, Condition, Dimensions, NonGaussian
-from scorevi.studies.table import Row, Table, is_finished, read_rows, run_file, write_rows, write_run
+from scorevi.studies.table import (
+    Row,
+    Table,
+    is_finished,
+    read_rows,
+    run_file,
+    write_rows,
+    write_run,
+)
 
-STUDIES: dict[str, Study] = {
-    study.name: study
-    for study in (
-        Intuition(),
-        Dimensions(),
-        Condition(),
-        NonGaussian(),
-        Posteriors(),
-        BatchSize(),
-        Initialization(),
-        Clock(),
-    )
-}
-"""All studies, by name, in the order of the paper."""
+_ALL: tuple[Study, ...] = (
+    Intuition(),
+    Dimensions(),
+    Condition(),
+    NonGaussian(),
+    Posteriors(),
+    BatchSize(),
+    Initialization(),
+    Clock(),
+)
+STUDIES = dict(zip(STUDY_NAMES, _ALL, strict=True))
+"""All studies, by name."""
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -65,7 +72,7 @@ def run_studies(
     folder: Path,
     *,
     workers: int,
-    show: Callable[[int, int], None] = lambda done, total: None,
+    show: Callable[[int, int], object] = print,
 ) -> None:
     """Run what is not finished of some studies, then write their tables and figures.
 
@@ -173,9 +180,7 @@ def _about(line: Line) -> dict[str, Any]:
     return {"line": repr(line), "scorevi": __version__}
 
 
-def _carried_out(
-    jobs: Sequence[Job], workers: int
-) -> Iterator[tuple[Job, BaseException | None]]:
+def _carried_out(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, BaseException | None]]:
     """Carry jobs out in processes, those with most to do first."""
     if not jobs:
         return

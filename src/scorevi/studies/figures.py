@@ -53,7 +53,9 @@ def draw_panels(table: Table, study: Study, folder: Path, axes: Axes) -> None:
     for place, target in zip(grid.flat, targets, strict=False):
         for label, name, colour in _lines(table, target, study.metric):
             curves = table.curves(target, label, study.metric)
-            handles.setdefault(name, _runs(place, curves, colour, axes, _floor(table, target, study, axes)))
+            handles.setdefault(
+                name, _runs(place, curves, colour, axes, _floor(table, target, study, axes))
+            )
         place.set_title(short(target), fontsize=9)
         place.set_xscale("log")
         place.set_yscale("log")
@@ -133,11 +135,11 @@ def new_figure(width: float, height: float) -> Any:
 
 def save(figure: Any, folder: Path, name: str) -> None:
     """Save a figure as PNG and SVG, the same bytes for the same figure."""
-    import matplotlib
+    import matplotlib as mpl
 
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{name}.png", dpi=_DPI)
-    with matplotlib.rc_context({"svg.hashsalt": name}):
+    with mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 

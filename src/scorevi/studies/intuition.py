@@ -147,7 +147,9 @@ def _draw_updates(place: Any, table: Table) -> None:
         for name in ("mean", "sd", "draw", "score")
     }
     x = np.linspace(-4.5, 6.0, 400)
-    place.fill_between(x, -8, _log_normal(x, *_TARGET), color=_BLUE, alpha=0.25, lw=0, label="log p")
+    place.fill_between(
+        x, -8, _log_normal(x, *_TARGET), color=_BLUE, alpha=0.25, lw=0, label="log p"
+    )
     for step, (mean, sd) in enumerate(zip(found["mean"], found["sd"], strict=True)):
         place.plot(x, _log_normal(x, mean, sd), color=_GREYS[step], lw=1.8, label=f"log q{step}")
     for step, (draw, score) in enumerate(zip(found["draw"], found["score"], strict=True)):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from scorevi.gaussian import Gaussian
 from scorevi.solvers import BBVI, GSM, BaM, Replay, Solver
+from scorevi.studies import SOLVER_NAMES
 from scorevi.studies.course import Moment, checkpoints, follow, follow_together
 from scorevi.studies.table import Table
 from scorevi.targets.base import Target
@@ -17,8 +18,6 @@ from scorevi.targets.jax import JaxTarget
 
 RATES = (1e-1, 1e-2, 1e-3)
 """The learning rates that the paper chooses from."""
-NAMES = ("gsm", "bbvi", "bam", "auto")
-"""The solvers that can be asked for."""
 _LARGEST_LANE = 32
 """Larger batches do enough work in a step by themselves."""
 
@@ -29,7 +28,7 @@ class Options:
 
     runs: int = 10
     quick: bool = False
-    solvers: tuple[str, ...] = NAMES
+    solvers: tuple[str, ...] = SOLVER_NAMES
     database: Path | None = None
     posteriors: tuple[str, ...] = ()
     """Names of posteriors in the database, in place of the paper's eight."""
@@ -80,8 +79,15 @@ class Outcome(NamedTuple):
 class Line(Protocol):
     """What is run from each seed: a solver with its budget and start, as a rule."""
 
-    label: str
-    max_gradients: int
+    @property
+    def label(self) -> str:
+        """The name that its rows have."""
+        ...
+
+    @property
+    def max_gradients(self) -> int:
+        """Its budget."""
+        ...
 
     def seeds(self, runs: int) -> Sequence[int]:
         """Return the seeds to run, of so many that are asked for."""
@@ -106,7 +112,7 @@ class FitLine:
     """Whether a single run may go through the driver's compiled loop."""
 
     def seeds(self, runs: int) -> Sequence[int]:
-        """Return the seeds 0, 1, 2 …"""
+        """Return the first seeds."""
         return range(runs)
 
     def run(self, problem: Problem, seeds: Sequence[int]) -> Iterator[Outcome]:
@@ -182,7 +188,7 @@ def fit_lines(
     Parameters
     ----------
     wanted
-        Names out of :data:`NAMES`.
+        Out of :data:`scorevi.studies.SOLVER_NAMES`.
     budgets
         The most gradients, by name.
     initial
@@ -201,7 +207,7 @@ def fit_lines(
         elif name == "auto":
             lines.append(FitLine("auto", Replay(), most, "auto", **more))
         else:
-            solver = {"gsm": GSM(), "bam": BaM()}[name]
+            solver = GSM() if name == "gsm" else BaM()
             lines.append(FitLine(name, solver, most, initial, **more))
     return lines
 
@@ -231,4 +237,3 @@ class Study:
     def draw(self, table: Table, folder: Path) -> None:
         """Draw the figure into a folder."""
         raise NotImplementedError
-

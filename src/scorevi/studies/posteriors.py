@@ -144,9 +144,7 @@ def _named(model: StanTarget, theta: Array) -> dict[str, Array]:
     return (model.variables.constrained(theta) or {}) | model.variables.derived(theta, 0)
 
 
-def _moments(
-    model: StanTarget, noise: Array, reference: Mapping[str, Array]
-) -> dict[str, Measure]:
+def _moments(model: StanTarget, noise: Array, reference: Mapping[str, Array]) -> dict[str, Measure]:
     """Return measures of the worst error of a mean and of a standard deviation, with one memory."""
     last: list[tuple[Gaussian, float, float]] = []
 
@@ -175,7 +173,7 @@ class VerdictLine:
     max_gradients: int = 10_000
 
     def seeds(self, runs: int) -> Sequence[int]:
-        """Return the seeds 0, 1, 2 …"""
+        """Return the first seeds."""
         return range(runs)
 
     def run(self, problem: Problem, seeds: Sequence[int]) -> Iterator[Outcome]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from scorevi.studies.best_rate import best_rate, median_below
+from scorevi.studies.best_rate import best_rate
 from scorevi.studies.claims import (
     CLAIMS,
     CONVERGED,
@@ -19,6 +19,7 @@ from scorevi.studies.claims import (
     KL,
     NATS,
     Claim,
+    Found,
     best_elbo,
     short,
 )
@@ -62,22 +63,28 @@ def lines_of(study: str, table: Table) -> str:
     return table_of(head, (_row(claim, table) for claim in claims)) if claims else ""
 
 
+def verdicts_of(study: str, table: Table) -> list[tuple[str, str]]:
+    """Return the claims that a study decides, and how."""
+    found = [(claim, _decided(claim, table, "gsm")) for claim in CLAIMS if claim.study == study]
+    return [(claim.says, one.verdict) for claim, one in found if one is not None]
+
+
 def _row(claim: Claim, table: Table) -> list[str]:
-    solvers = set(table.solvers)
-    if not any(label.startswith("gsm") for label in solvers):
-        return [claim.says, claim.rule, "GSM was not run", "", ""]
-    if claim.study != "batch-size" and best_rate(table, table.targets[0], _metric(claim)) is None:
-        return [claim.says, claim.rule, "BBVI was not run", "", ""]
-    found = claim.decide(table, "gsm")
-    ours = ""
-    if "auto" in solvers:
-        own = claim.decide(table, "auto")
-        ours = f"{own.verdict}: {own.figure}"
+    found, own = (_decided(claim, table, solver) for solver in ("gsm", "auto"))
+    if found is None:
+        return [claim.says, claim.rule, "not all that it compares was run", "", ""]
+    ours = f"{own.verdict}: {own.figure}" if own is not None and claim.study != "batch-size" else ""
     return [claim.says, claim.rule, found.figure, f"**{found.verdict}**", ours]
 
 
-def _metric(claim: Claim) -> str:
-    return STUDIES[claim.study].metric
+def _decided(claim: Claim, table: Table, solver: str) -> Found | None:
+    """Decide a claim; None where a solver that it compares was not run."""
+    if claim.study == "batch-size":
+        return claim.decide(table, "gsm")
+    metric = STUDIES[claim.study].metric
+    if solver not in table.solvers or best_rate(table, table.targets[0], metric) is None:
+        return None
+    return claim.decide(table, solver)
 
 
 def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -133,7 +140,7 @@ def _versions(about: dict[str, dict[str, Any]]) -> str:
 def _details(name: str, table: Table) -> str:
     """Return the figures behind the claims of a study."""
     if name in ("dimensions", "condition"):
-        return _gradients(table, {target: CONVERGED for target in table.targets}, KL)
+        return _gradients(table, dict.fromkeys(table.targets, CONVERGED), KL)
     if name == "initialization":
         levels = {target: best_elbo(table, target) + NATS for target in table.targets}
         return _gradients(table, levels, ELBO)

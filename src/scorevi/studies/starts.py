@@ -30,7 +30,7 @@ class Initialization(Study):
 
     def targets(self, options: Options) -> list[str]:
         """Return every target with every start."""
-        targets = ("Gaussian, D = 16", "logistic regression, D = 20", "eight schools")
+        targets = ["Gaussian, D = 16", "logistic regression, D = 20", "eight schools"]
         starts = list(STARTS)
         if options.quick:
             targets, starts = targets[1:2], starts[:3:2]

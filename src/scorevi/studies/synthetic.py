@@ -83,7 +83,9 @@ class Dimensions(Study):
 
     def targets(self, options: Options) -> list[str]:
         """Return a name for each dimension."""
-        return [f"D = {dim}" for dim in ((4, 16) if options.quick else (4, 8, 16, 32, 64, 128, 256))]
+        return [
+            f"D = {dim}" for dim in ((4, 16) if options.quick else (4, 8, 16, 32, 64, 128, 256))
+        ]
 
     def problem(self, target: str, options: Options) -> Problem:
         """Return N(m, A Aᵀ/D + 0.1·I) with standard normal m and A."""
@@ -159,9 +161,9 @@ class NonGaussian(Study):
 
     def targets(self, options: Options) -> list[str]:
         """Return a name for each skew s and each tail t."""
-        skews, tails = (0.2, 0.5, 1.0, 1.4, 1.8), (0.1, 0.5, 0.8, 1.4, 2.0)
+        skews, tails = [0.2, 0.5, 1.0, 1.4, 1.8], [0.1, 0.5, 0.8, 1.4, 2.0]
         if options.quick:
-            skews, tails = (0.2, 1.8), (0.5,)
+            skews, tails = [0.2, 1.8], [0.5]
         return [*(f"s = {s}" for s in skews), *(f"t = {t}" for t in tails)]
 
     def problem(self, target: str, options: Options) -> Problem:

@@ -63,7 +63,7 @@ class Curve(NamedTuple):
 
     def late(self) -> Array:
         """Return the values in the last half of the gradients."""
-        return self.values[self.gradients >= self.gradients[-1] / 2]
+        return np.asarray(self.values[self.gradients >= self.gradients[-1] / 2])
 
 
 @dataclass(frozen=True)

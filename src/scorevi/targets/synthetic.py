@@ -171,7 +171,7 @@ def logistic_data(
 def logistic_regression(
     dim: int = 50, rows: int = 500, correlation: float = 0.5, seed: Seed = 0
 ) -> FunctionTarget:
-    """Return Bayesian logistic regression on :func:`logistic_data`, with a standard normal prior."""
+    """Return logistic regression on :func:`logistic_data`, with a standard normal prior."""
     x, y = logistic_data(dim, rows, correlation, seed)
 
     def score(beta: Array) -> Array:
