@@ -181,9 +181,14 @@ def measured(moment: Moment, measures: Mapping[str, Measure]) -> list[Value]:
 
 
 def fit_lines(
-    wanted: Sequence[str], budgets: Mapping[str, int], initial: str | None = None, **more: Any
+    wanted: Sequence[str],
+    budgets: Mapping[str, int],
+    initial: str | None = None,
+    *,
+    own_start: bool = False,
+    **more: Any,
 ) -> list[Line]:
-    """Return the usual lines: BBVI with each learning rate, and ``auto`` from its own start.
+    """Return the usual lines, BBVI with each learning rate.
 
     Parameters
     ----------
@@ -192,7 +197,9 @@ def fit_lines(
     budgets
         The most gradients, by name.
     initial
-        The start of all but ``auto``.
+        The start; N(0, I) if left out, as in the paper.
+    own_start
+        Whether ``auto`` begins where it chooses to, as it does for users, and pays for it.
     more
         Handed on to :class:`FitLine`.
     """
@@ -205,7 +212,8 @@ def fit_lines(
                 for rate in RATES
             ]
         elif name == "auto":
-            lines.append(FitLine("auto", Replay(), most, "auto", **more))
+            start = "auto" if own_start else initial
+            lines.append(FitLine("auto", Replay(), most, start, **more))
         else:
             solver = GSM() if name == "gsm" else BaM()
             lines.append(FitLine(name, solver, most, initial, **more))

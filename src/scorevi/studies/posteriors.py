@@ -101,7 +101,7 @@ class Posteriors(Study):
         budgets = {"gsm": 10_000, "bbvi": 30_000, "bam": 5_000, "auto": 3_000}
         if options.quick:
             budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 1_000}
-        lines = fit_lines(options.solvers, budgets, "mode, 0.1·I")
+        lines = fit_lines(options.solvers, budgets, "mode, 0.1·I", own_start=True)
         lines.append(BestLine("best", draws=2_000 if options.quick else 8_000))
         if "auto" in options.solvers:
             lines.append(VerdictLine("auto, by default"))

@@ -43,12 +43,16 @@ class Initialization(Study):
         return Problem(model, {"negative ELBO": negative_elbo(model)}, per_decade=12)
 
     def lines(self, target: str, options: Options) -> list[Line]:
-        """Return the usual ones from the start after the semicolon."""
+        """Return the usual ones from the start after the semicolon.
+
+        In the place of N(0, I), ``auto`` begins where it chooses to.
+        """
         budgets = {"gsm": 5_000, "bbvi": 40_000, "bam": 5_000, "auto": 2_000}
         if options.quick:
             budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 300}
         start = STARTS[target.partition("; ")[2]]
-        return [*fit_lines(options.solvers, budgets, start), BestLine("best")]
+        lines = fit_lines(options.solvers, budgets, start, own_start=start is None)
+        return [*lines, BestLine("best")]
 
     def draw(self, table: Table, folder: Path) -> None:
         """Draw a row for each target and a column for each start."""
