@@ -187,8 +187,11 @@ def _equally_good(table: Table, solver: str) -> Found:
 
 
 def swing(curves: Sequence[Curve]) -> float:
-    """Return the median over runs of the range, 10 to 90 %, of a metric in the last half."""
-    ranges = [np.subtract(*np.quantile(curve.late(), [0.9, 0.1])) for curve in curves]
+    """Return the range, 10 to 90 %, of a metric in the last half, median over runs; ∞ if lost."""
+    ranges = [
+        np.subtract(*np.quantile(late, [0.9, 0.1])) if np.isfinite(late).all() else np.inf
+        for late in (curve.late() for curve in curves)
+    ]
     return float(np.median(ranges)) if ranges else math.nan
 
 

@@ -146,6 +146,6 @@ def save(figure: Any, folder: Path, name: str) -> None:
 def tidy(place: Any) -> None:
     """Give a panel the house's look."""
     place.spines[["top", "right"]].set_visible(False)
-    place.tick_params(labelsize=8)
+    place.tick_params(which="both", labelsize=8)
     place.grid(visible=True, which="major", color="#e6e6e6", lw=0.6)
     place.set_axisbelow(True)

@@ -22,7 +22,7 @@ from scorevi.studies.table import Table
 from scorevi.targets.base import Target
 
 _UPDATES, _FIELD = "two updates", "vector field"
-_START = -2.0, 0.6
+_START = -2.0, 2.0
 _AVERAGED = 5
 _TARGET = 1.0, 1.5
 """Mean and standard deviation of the target of the two updates."""
@@ -185,7 +185,8 @@ def _draw_field(place: Any, table: Table) -> None:
         width=0.004,
         cmap="viridis_r",
     )
-    place.plot([0.0], [1.0], "*", color=_GREEN, ms=16, label="the solution, (0, 1)")
+    place.plot([0.0], [1.0], "*", color=_GREEN, ms=16, label="the solution, (0, 1)", ls="")
+    place.set_ylim(0.15, 2.6)
     place.set_xlabel("μ", fontsize=9)
     place.set_ylabel("σ", fontsize=9)
     place.set_title("the update of (μ, σ) for p = N(0, 1), 5 draws averaged", fontsize=9)
