@@ -56,7 +56,7 @@ _ONE_THREAD = {
 
 
 class Job(NamedTuple):
-    """One line on one target, from the seeds that are not finished yet."""
+    """One line on one target, from seeds that are not finished yet."""
 
     study: str
     target: str
@@ -91,10 +91,9 @@ def run_studies(
     """
     jobs, total = [], 0
     for name in names:
-        for job, wanted in _jobs(STUDIES[name], options, folder / name):
-            total += wanted
-            if job.seeds:
-                jobs.append(job)
+        wanted, left = _jobs(STUDIES[name], options, folder / name)
+        total += wanted
+        jobs += left
     done = total - sum(len(job.seeds) for job in jobs)
     show(done, total)
     failures: list[str] = []
@@ -162,17 +161,23 @@ def _installed(name: str) -> str:
         return ""
 
 
-def _jobs(study: Study, options: Options, folder: Path) -> Iterator[tuple[Job, int]]:
-    """Yield a job for each line of each target, with how many runs the line has in all."""
+def _jobs(study: Study, options: Options, folder: Path) -> tuple[int, list[Job]]:
+    """Return how many runs a study has in all, and what is left to do."""
+    total, jobs = 0, []
     for target in study.targets(options):
         for line in study.lines(target, options):
             seeds = line.seeds(options.runs)
+            total += len(seeds)
             left = tuple(
                 seed
                 for seed in seeds
                 if not is_finished(run_file(folder, target, line.label, seed), _about(line))
             )
-            yield Job(study.name, target, line.label, left, folder, options), len(seeds)
+            groups = [left] if study.grouped and left else [(seed,) for seed in left]
+            jobs += [
+                Job(study.name, target, line.label, group, folder, options) for group in groups
+            ]
+    return total, jobs
 
 
 def _about(line: Line) -> dict[str, Any]:

@@ -227,6 +227,8 @@ class Study:
     title: ClassVar[str]
     metric: ClassVar[str]
     """The metric that its figure shows."""
+    grouped: ClassVar[bool] = True
+    """Whether the seeds of a line are one job, because they can run in one compiled loop."""
     alone: ClassVar[bool] = False
     """Whether its runs are timed, so that nothing else may run beside them."""
 

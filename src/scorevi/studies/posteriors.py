@@ -54,6 +54,7 @@ class Posteriors(Study):
     name = "posteriordb"
     title = "Posteriors of posteriordb"
     metric = "negative ELBO"
+    grouped = False
 
     def targets(self, options: Options) -> list[str]:
         """Return those asked for, or the paper's eight, the near-Gaussian ones first."""

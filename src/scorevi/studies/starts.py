@@ -27,6 +27,7 @@ class Initialization(Study):
     name = "initialization"
     title = "Where to start (a panel's gradients include those of the start)"
     metric = "negative ELBO"
+    grouped = False
 
     def targets(self, options: Options) -> list[str]:
         """Return every target with every start."""
