@@ -1,8 +1,14 @@
 """What studies are made of: courses, lines, tables, resuming."""
 
+import contextlib
 import dataclasses
 import itertools
 import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -229,3 +235,44 @@ def test_a_line_that_fails_is_reported_and_the_others_are_kept(tmp_path):
     with pytest.raises(RuntimeError, match=r"1 of 2 .*what is finished is kept.*c = 1, gsm"):
         run_studies(["condition"], options, tmp_path, workers=1, show=lambda *_: None)
     assert run_file(tmp_path / "condition", "c = 1000", "gsm", 0).is_file()
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc for processes")
+def test_a_killed_study_leaves_no_process_behind_and_goes_on(tmp_path):
+    script = tmp_path / "killed.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from scorevi.studies.execute import run_studies\n"
+        "from scorevi.studies.plan import Options\n"
+        "if __name__ == '__main__':\n"
+        "    options = Options(runs=20, quick=True, solvers=('gsm',))\n"
+        "    run_studies(['initialization'], options, Path('r'), workers=2)\n"
+    )
+    runs = tmp_path / "r" / "initialization" / "runs"
+    with subprocess.Popen([sys.executable, script.name], cwd=tmp_path, stdout=-3) as process:
+        while process.poll() is None and not list(runs.glob("*.csv")):
+            time.sleep(0.01)
+        workers = children_of(process.pid)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert len(workers) >= 2
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < deadline, "a worker outlives the study"
+        time.sleep(0.05)
+    finished = {path: path.read_bytes() for path in runs.glob("*.csv")}
+    assert finished
+    subprocess.run([sys.executable, script.name], cwd=tmp_path, stdout=-3, check=True)
+    assert all(path.read_bytes() == content for path, content in finished.items())
+    assert len(list(runs.glob("*.csv"))) > len(finished)
+    assert not list(runs.glob(".*.part"))
+
+
+def children_of(pid):
+    """Return the processes that a process has begun."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(path.parent.name))
+    return found

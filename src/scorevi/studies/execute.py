@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -191,7 +192,9 @@ def _carried_out(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, BaseE
         return
     jobs = sorted(jobs, key=_size, reverse=True)
     with _environment(_ONE_THREAD):
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        pool = ProcessPoolExecutor(
+            workers, mp_context=get_context("spawn"), initializer=_end_with_the_parent
+        )
         try:
             work: dict[Future[None], Job] = {pool.submit(_carry_out, job): job for job in jobs}
             for future in as_completed(work):
@@ -205,6 +208,18 @@ def _carried_out(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, BaseE
         finally:
             # On Ctrl-C the processes get it too, and end.
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_the_parent() -> None:
+    """Let this process end when the one that began it does, however that came to pass."""
+    parent = parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _size(job: Job) -> float:

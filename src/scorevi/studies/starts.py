@@ -53,7 +53,7 @@ class Initialization(Study):
             budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 300}
         start = STARTS[target.partition("; ")[2]]
         lines = fit_lines(options.solvers, budgets, start, own_start=start is None)
-        return [*lines, BestLine("best")]
+        return [*lines, BestLine("best", draws=2_000 if options.quick else 20_000)]
 
     def draw(self, table: Table, folder: Path) -> None:
         """Draw a row for each target and a column for each start."""
