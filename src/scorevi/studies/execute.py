@@ -7,6 +7,7 @@ import os
 import platform
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorevi._version import __version__
+from scorevi.status import FitWarning
 from scorevi.studies import STUDY_NAMES
 from scorevi.studies.intuition import Intuition
 from scorevi.studies.plan import Line, Options, Problem, Study
@@ -192,9 +194,7 @@ def _carried_out(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, BaseE
         return
     jobs = sorted(jobs, key=_size, reverse=True)
     with _environment(_ONE_THREAD):
-        pool = ProcessPoolExecutor(
-            workers, mp_context=get_context("spawn"), initializer=_end_with_the_parent
-        )
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin)
         try:
             work: dict[Future[None], Job] = {pool.submit(_carry_out, job): job for job in jobs}
             for future in as_completed(work):
@@ -210,8 +210,9 @@ def _carried_out(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, BaseE
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _end_with_the_parent() -> None:
+def _begin() -> None:
     """Let this process end when the one that began it does, however that came to pass."""
+    warnings.simplefilter("ignore", FitWarning)  # of fits under way; how they end is recorded
     parent = parent_process()
 
     def wait() -> None:

@@ -93,6 +93,8 @@ def paired(named: Mapping[str, Array], reference: Mapping[str, Array]) -> tuple[
         Draws by name, the draws along the first axis.
     reference
         Draws by a name such as ``beta[1]``, which counts from 1.
+
+    Draws of the fit at which some of the quantities could not be computed are left out.
     """
     columns, theirs = [], []
     for name, values in named.items():
@@ -103,7 +105,8 @@ def paired(named: Mapping[str, Array], reference: Mapping[str, Array]) -> tuple[
             if key in reference:
                 columns.append(column)
                 theirs.append(reference[key])
-    return np.column_stack(columns), np.column_stack(theirs)
+    draws = np.column_stack(columns)
+    return draws[np.isfinite(draws).all(axis=1)], np.column_stack(theirs)
 
 
 def database(path: str | os.PathLike[str] | None = None) -> Path:

@@ -79,9 +79,7 @@ class Posteriors(Study):
             reference = posterior.reference()
             noise = even_noise(_NAMED_DRAWS, model.dim, seed=1)
             measures |= _moments(model, noise, reference)
-            at_end["Wasserstein"] = lambda q: marginal_wasserstein(
-                *paired(_named(model, np.asarray(q.unwhiten(noise))), reference)
-            )
+            at_end["Wasserstein"] = lambda q: _distance(model, q, noise, reference)
         starts = {}
         if target not in _FROM_STANDARD_NORMAL:
             start = at_mode(model)
@@ -152,11 +150,22 @@ def _moments(model: StanTarget, noise: Array, reference: Mapping[str, Array]) ->
     def errors(q: Gaussian) -> tuple[Gaussian, float, float]:
         if not last or last[0][0] is not q:
             draws, theirs = paired(_named(model, np.asarray(q.unwhiten(noise))), reference)
-            moments = draws.mean(axis=0), draws.std(axis=0), theirs.mean(axis=0), theirs.std(axis=0)
-            last[:] = [(q, *moment_errors(*moments))]
+            worst = math.inf, math.inf
+            if len(draws):
+                worst = moment_errors(
+                    draws.mean(axis=0), draws.std(axis=0), theirs.mean(axis=0), theirs.std(axis=0)
+                )
+            last[:] = [(q, *worst)]
         return last[0]
 
     return {"mean error": lambda q: errors(q)[1], "log sd error": lambda q: errors(q)[2]}
+
+
+def _distance(
+    model: StanTarget, q: Gaussian, noise: Array, reference: Mapping[str, Array]
+) -> float:
+    draws, theirs = paired(_named(model, np.asarray(q.unwhiten(noise))), reference)
+    return marginal_wasserstein(draws, theirs) if len(draws) else math.inf
 
 
 def _khat(q: Gaussian, model: StanTarget, z: Array) -> float:

@@ -92,8 +92,7 @@ def _errors(fit: Fit, truth: Moments | None) -> tuple[float, float]:
 def _errors_by_name(fit: Fit, reference: dict[str, np.ndarray]) -> tuple[float, float]:
     """Compare constrained draws with reference draws."""
     draws, theirs = paired(fit.draws(20_000, seed=0), reference)
-    means, sds = np.nanmean(draws, axis=0), np.nanstd(draws, axis=0)
-    return _worst(means, sds, theirs.mean(axis=0), theirs.std(axis=0))
+    return _worst(draws.mean(axis=0), draws.std(axis=0), theirs.mean(axis=0), theirs.std(axis=0))
 
 
 def _worst(*moments: np.ndarray) -> tuple[float, float]:
