@@ -9,6 +9,8 @@ none. So a few candidates are made, and judged by the median of log p − log q 
    half as many the path to a minor mode is often the higher one. The best two climb on for up to
    28 more. The end of each path and a point half way, with the curvature that the path has seen up
    to there, are candidates: on a posterior without a mode the end is worthless.
+3. Where all pairs seen fit a linear score to rounding, the search ends: the posterior is Gaussian as
+   far as anyone can tell, and the Gaussian that they determine is a candidate.
 
 At most 280 gradients, never more than half of the budget. All pairs seen are handed on. The idea of
 judging Gaussians along optimisation paths by the ELBO is Pathfinder's (arXiv 2108.03782).
@@ -27,6 +29,7 @@ from scorevi.ascent import Ascent, curvature_gaussian
 from scorevi.diagnostics import elbo_estimate, fisher_residual
 from scorevi.evaluate import Evaluator, Exhausted, Pair
 from scorevi.gaussian import Gaussian
+from scorevi.solvers.memory import regress
 
 _DRAWS = 6
 _STARTS, _MOST_TRIED = 8, 16
@@ -65,8 +68,10 @@ def choose(
     try:
         if guess.fisher > _GOOD_ENOUGH and evaluator.target.has_log_density:
             others = point + rng.uniform(-2.0, 2.0, (_MOST_TRIED - 1, len(point)))
-            for ascent in _ascents(evaluator, [point, *others], pairs):
-                judged += [_judge(q, evaluator, rng, pairs) for q in _along(ascent.path)]
+            ascents = _ascents(evaluator, [point, *others], pairs)
+            exact = gaussian_of(pairs)
+            found = [exact] if exact else [q for ascent in ascents for q in _along(ascent.path)]
+            judged += [_judge(q, evaluator, rng, pairs) for q in found]
     except Exhausted:
         pass
     best = max(judged, key=lambda candidate: candidate.elbo)
@@ -75,7 +80,10 @@ def choose(
 
 
 def _ascents(evaluator: Evaluator, points: Sequence[Array], pairs: list[Pair]) -> list[Ascent]:
-    """Climb a little from eight points that have a score, on from the best two; returns these."""
+    """Climb a little from eight points that have a score, on from the best two; returns these.
+
+    None where the pairs seen on the way are those of a Gaussian.
+    """
     ascents: list[Ascent] = []
     for point in points:
         if len(ascents) == _STARTS:
@@ -85,6 +93,8 @@ def _ascents(evaluator: Evaluator, points: Sequence[Array], pairs: list[Pair]) -
         pairs += ascent.pairs
         if ascent.pairs:
             ascents.append(ascent)
+        if gaussian_of(pairs):
+            return []
     ascents.sort(key=lambda ascent: -ascent.highest)
     for ascent in ascents[:_SURVIVORS]:
         if not ascent.converged:
@@ -92,6 +102,21 @@ def _ascents(evaluator: Evaluator, points: Sequence[Array], pairs: list[Pair]) -
             ascent.climb(ascent.path[-1].theta, at_most=_MORE)
             pairs += ascent.pairs[seen:]
     return ascents[:_SURVIVORS]
+
+
+def gaussian_of(pairs: Sequence[Pair]) -> Gaussian | None:
+    """Return the Gaussian whose score is that of all pairs to rounding, if there is one."""
+    if not pairs or len(pairs) < len(pairs[0].theta) + 2:
+        return None
+    theta = np.array([pair.theta for pair in pairs])
+    evidence = regress(theta, np.array([pair.score for pair in pairs]), np.ones(len(pairs)))
+    if evidence is None or not evidence.linear:
+        return None
+    values, vectors = np.linalg.eigh(evidence.precision)
+    if not values[0] > max(evidence.rounding, 1e-10 * values[-1]):
+        return None
+    mean = vectors @ ((vectors.T @ evidence.intercept) / values)
+    return Gaussian(mean, vectors / np.sqrt(values), -0.5 * float(np.log(values).sum()))
 
 
 def judge_path(ascent: Ascent, evaluator: Evaluator, rng: np.random.Generator) -> Judged | None:
