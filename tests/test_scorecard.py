@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from scorevi.studies.claims import CLAIMS, HOLDS, NOT, PARTLY, Claim, share_verdict
+from scorevi.studies.claims import CLAIMS, Claim
+from scorevi.studies.rules import HOLDS, NOT, PARTLY, share_verdict
 from scorevi.studies.scorecard import lines_of, table_of, verdicts_of, write_scorecard
 from scorevi.studies.table import Row, Table, write_rows
 

@@ -9,8 +9,8 @@ none. So a few candidates are made, and judged by the median of log p − log q 
    half as many the path to a minor mode is often the higher one. The best two climb on for up to
    28 more. The end of each path and a point half way, with the curvature that the path has seen up
    to there, are candidates: on a posterior without a mode the end is worthless.
-3. Where all pairs seen fit a linear score to rounding, the search ends: the posterior is Gaussian as
-   far as anyone can tell, and the Gaussian that they determine is a candidate.
+3. Where all pairs seen fit a linear score to rounding, the search ends: the posterior is Gaussian
+   as far as anyone can tell, and the Gaussian that they determine is a candidate.
 
 At most 280 gradients, never more than half of the budget. All pairs seen are handed on. The idea of
 judging Gaussians along optimisation paths by the ELBO is Pathfinder's (arXiv 2108.03782).

@@ -12,20 +12,11 @@ from typing import Any
 import numpy as np
 
 from scorevi.studies.best_rate import best_rate
-from scorevi.studies.claims import (
-    CLAIMS,
-    CONVERGED,
-    ELBO,
-    KL,
-    NATS,
-    Claim,
-    Found,
-    best_elbo,
-    short,
-)
+from scorevi.studies.claims import CLAIMS, Claim
 from scorevi.studies.execute import STUDIES
 from scorevi.studies.figures import NAMES
 from scorevi.studies.posteriors import NEAR_GAUSSIAN, VERDICTS
+from scorevi.studies.rules import CONVERGED, ELBO, KL, NATS, Found, best_elbo, short
 from scorevi.studies.table import Curve, Table, read_rows
 
 AT = 1_000
