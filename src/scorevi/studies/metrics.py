@@ -78,15 +78,3 @@ def marginal_wasserstein(draws: Array, reference: Array) -> float:
         float(scipy.stats.wasserstein_distance(draws[:, j], reference[:, j]) / scale[j])
         for j in range(draws.shape[1])
     )
-
-
-def sliced_wasserstein(draws: Array, reference: Array, slices: int = 100, seed: int = 0) -> float:
-    """Return the 1-Wasserstein distance of projections on random directions, on average.
-
-    Bonneel, Rabin, Peyré and Pfister (2015), Sliced and Radon Wasserstein barycenters of measures.
-    """
-    rng = np.random.default_rng(seed)
-    directions = rng.standard_normal((slices, draws.shape[1]))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    pairs = zip(directions @ draws.T, directions @ reference.T, strict=True)
-    return float(np.mean([scipy.stats.wasserstein_distance(a, b) for a, b in pairs]))

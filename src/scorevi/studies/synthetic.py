@@ -14,7 +14,7 @@ from scorevi._extras import require
 from scorevi.gaussian import HALF_LOG_2PI, Gaussian
 from scorevi.solvers import GSM
 from scorevi.studies.figures import Axes, draw_panels
-from scorevi.studies.metrics import elbo, even_noise, forward_kl
+from scorevi.studies.metrics import elbo, even_noise, fisher, forward_kl
 from scorevi.studies.plan import FitLine, Line, Options, Problem, Study, fit_lines
 from scorevi.studies.table import Table
 from scorevi.targets.base import Target
@@ -35,7 +35,7 @@ def gaussian_problem(p: Gaussian) -> Problem:
 
 
 def bent_problem(base: Gaussian, skew: float, tail: float) -> Problem:
-    """Return a sinh-arcsinh normal, measured by the forward KL and the ELBO."""
+    """Return a sinh-arcsinh normal, measured by the forward KL, the ELBO and the Fisher residual."""
     target = examples.sinh_arcsinh(base, skew, tail)
     samples = base.unwhiten(even_noise(_SAMPLES, base.dim, seed=1))
     samples = np.sinh((np.arcsinh(samples) + skew) / tail)
@@ -46,6 +46,7 @@ def bent_problem(base: Gaussian, skew: float, tail: float) -> Problem:
         {
             "forward KL": partial(forward_kl, samples=samples, log_density=log_density),
             "negative ELBO": negative_elbo(target),
+            "Fisher residual": partial(fisher, target=target, z=even_noise(_NOISE, target.dim)),
         },
         compiled=bent_in_jax(base, skew, tail),
     )
