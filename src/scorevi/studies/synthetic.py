@@ -35,7 +35,7 @@ def gaussian_problem(p: Gaussian) -> Problem:
 
 
 def bent_problem(base: Gaussian, skew: float, tail: float) -> Problem:
-    """Return a sinh-arcsinh normal, measured by the forward KL, the ELBO and the Fisher residual."""
+    """Return a sinh-arcsinh normal: forward KL, ELBO and Fisher residual are measured."""
     target = examples.sinh_arcsinh(base, skew, tail)
     samples = base.unwhiten(even_noise(_SAMPLES, base.dim, seed=1))
     samples = np.sinh((np.arcsinh(samples) + skew) / tail)
