@@ -145,6 +145,9 @@ def test_batch_sizes():
 def test_lines_without_all_solvers():
     table = Table(tuple(rows("dimensions", "D = 4", "gsm", KL, [arrives(2)])))
     assert "not all that it compares was run" in lines_of("dimensions", table)
+    some = rows("posteriordb", "a-x", "gsm", ELBO, [[1.0, 0.5]])
+    some += rows("posteriordb", "a-x", "bbvi 0.1", ELBO, [[1.0, 0.5]])
+    assert verdicts_of("posteriordb", Table(tuple(some))) == []  # the best Gaussian is missing
     assert verdicts_of("dimensions", table) == []
     assert lines_of("clock", table) == ""
 

@@ -70,12 +70,14 @@ def _row(claim: Claim, table: Table) -> list[str]:
 
 
 def _decided(claim: Claim, table: Table, solver: str) -> Found | None:
-    """Decide a claim; None where a solver that it compares was not run."""
+    """Decide a claim; None where something that it compares was not run."""
     if claim.study == "batch-size":
         return claim.decide(table, "gsm")
     metric = STUDIES[claim.study].metric
-    if solver not in table.solvers or best_rate(table, table.targets[0], metric) is None:
-        return None
+    for target in table.targets:
+        needed = [solver, best_rate(table, target, metric), "best" if metric == ELBO else solver]
+        if not all(label and table.curves(target, label, metric) for label in needed):
+            return None
     return claim.decide(table, solver)
 
 
