@@ -19,6 +19,7 @@ from scorevi.studies import STUDY_NAMES
 from scorevi.studies.best_rate import best_rate
 from scorevi.studies.course import checkpoints, follow, follow_together
 from scorevi.studies.execute import STUDIES, run_studies
+from scorevi.studies.figures import mean_curve
 from scorevi.studies.plan import FitLine, Options, Problem
 from scorevi.studies.synthetic import NonGaussian, bent_in_jax, gaussian_problem
 from scorevi.studies.table import Row, Table, read_rows, run_file
@@ -276,3 +277,17 @@ def children_of(pid):
             if int(path.read_text().rpartition(")")[2].split()[1]) == pid:
                 found.append(int(path.parent.name))
     return found
+
+
+def test_the_mean_of_runs_with_different_checkpoints():
+    rows = [
+        Row("condition", "c = 1", "auto", 0, gradients, 0.0, "forward KL", value)
+        for gradients, value in ((2, 8.0), (10, 4.0), (30, 2.0))
+    ]
+    rows += [
+        Row("condition", "c = 1", "auto", 1, gradients, 0.0, "forward KL", value)
+        for gradients, value in ((6, 6.0), (20, 0.0))
+    ]
+    grid, mean = mean_curve(Table(tuple(rows)).curves("c = 1", "auto", "forward KL"))
+    np.testing.assert_array_equal(grid, [6, 10, 20])
+    np.testing.assert_array_equal(mean, [7.0, 5.0, 2.0])

@@ -17,7 +17,7 @@ import numpy as np
 from scorevi._arrays import Array
 from scorevi._extras import require
 from scorevi.studies.best_rate import drawn
-from scorevi.studies.table import Curve, Table
+from scorevi.studies.table import Curve, Table, short
 
 if TYPE_CHECKING:
     from scorevi.studies.plan import Study
@@ -108,21 +108,24 @@ def _runs(place: Any, curves: Sequence[Curve], colour: str, axes: Axes, floor: f
 
 
 def mean_curve(curves: Sequence[Curve], by: str = "gradients") -> tuple[Array, Array]:
-    """Return the mean of runs over the checkpoints that all of them have reached."""
-    length = min(len(curve.values) for curve in curves)
-    values = np.mean([curve.values[:length] for curve in curves], axis=0)
-    where = [curve.seconds if by == "seconds" else curve.gradients for curve in curves]
-    return np.mean([one[:length] for one in where], axis=0), values
+    """Return the mean of runs, from where all have begun to where the first one ends.
+
+    Checkpoints need not be the same in all runs; each counts with the last value it has had.
+    """
+    places = [curve.seconds if by == "seconds" else curve.gradients for curve in curves]
+    first, last = max(one[0] for one in places), min(one[-1] for one in places)
+    grid = np.unique(np.concatenate(places))
+    grid = grid[(grid >= first) & (grid <= last)]
+    held = [
+        curve.values[np.searchsorted(place, grid, side="right") - 1]
+        for curve, place in zip(curves, places, strict=True)
+    ]
+    return grid, np.mean(held, axis=0)
 
 
 def _shown(values: Array, axes: Axes) -> Array:
     values = np.where(np.isfinite(values), values, np.nan)
     return np.maximum(values, axes.lowest) if axes.lowest else values
-
-
-def short(target: str) -> str:
-    """Return a posterior's name without that of its data, where it is one."""
-    return target.partition("-")[2] or target
 
 
 def new_figure(width: float, height: float) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from scorevi.studies.best_rate import best_rate, median_below
 from scorevi.studies.posteriors import NEAR_GAUSSIAN
 from scorevi.studies.synthetic import dimension, skew_and_tail
-from scorevi.studies.table import Curve, Table
+from scorevi.studies.table import Curve, Table, short
 
 HOLDS, PARTLY, NOT = "holds", "holds partly", "does not hold here"
 KL, ELBO = "forward KL", "negative ELBO"
@@ -70,11 +70,6 @@ def speed(table: Table, target: str, solver: str, metric: str, level: float) -> 
     ours = median_below(table.curves(target, solver, metric), level)
     budget = int(theirs[0].gradients[-1]) if theirs else 0
     return Speed(target, ours, median_below(theirs, level), budget)
-
-
-def short(target: str) -> str:
-    """Return a posterior's model without its data."""
-    return target.partition("-")[2] or target
 
 
 def _listed(items: Sequence[object]) -> str:

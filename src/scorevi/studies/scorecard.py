@@ -16,8 +16,8 @@ from scorevi.studies.claims import CLAIMS, Claim
 from scorevi.studies.execute import STUDIES
 from scorevi.studies.figures import NAMES
 from scorevi.studies.posteriors import NEAR_GAUSSIAN, VERDICTS
-from scorevi.studies.rules import CONVERGED, ELBO, KL, NATS, Found, best_elbo, short
-from scorevi.studies.table import Curve, Table, read_rows
+from scorevi.studies.rules import CONVERGED, ELBO, KL, NATS, Found, best_elbo
+from scorevi.studies.table import Curve, Table, read_rows, short
 
 AT = 1_000
 """Gradients, the start's included, at which the flagship is judged on the posteriors."""

@@ -108,6 +108,18 @@ def _curve(seed: int, rows: list[Row]) -> Curve:
     )
 
 
+def short(target: str) -> str:
+    """Return the model of a posterior's name, without its data; other names as they are.
+
+    Examples
+    --------
+    >>> short("arK-arK"), short("eight schools; L-BFGS")
+    ('arK', 'eight schools; L-BFGS')
+    """
+    found = re.fullmatch(r"\w+-(\w+)", target)
+    return found[1] if found else target
+
+
 def run_file(folder: Path, target: str, solver: str, seed: int) -> Path:
     """Return the file of one run."""
     name = re.sub(r"[^\w.=+-]+", "_", f"{target}--{solver}--{seed}")
