@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 _MAX_LOG_GROWTH = 35.0
 """e^35: a q that has grown or shrunk by 1e15 in each dimension is not on its way to a posterior."""
 
+_FEWEST = 20
+"""Signs that are too few to tell a coin from a direction."""
+
 
 def fisher_residual(z: AnyArray, whitened_score: AnyArray) -> AnyArray:
     r"""Return |h + z|²/D, averaged over the draws. Finite if and only if all of h is usable.
@@ -52,12 +55,14 @@ def still_moving(drifts: Array) -> float | None:
     """Return the share of recent updates whose draws agree on the way to go, if it is telling.
 
     In a fit that has settled the sign of :func:`drift` is a toss of a coin, however heavy the tails
-    of its size are. The last quarter of the updates is counted; the share is returned if it is at
-    least 2/3 and 4 standard errors above 1/2, which settled fits reach with probability 3e-5.
+    of its size are. The last quarter of the updates is counted, or the last 20 if those are among
+    the last half; the share is returned if it is at least 2/3 and 4 standard errors above 1/2,
+    which settled fits reach with probability 3e-5.
     """
-    recent = drifts[-math.ceil(len(drifts) / 4) :]
+    count = len(drifts)
+    recent = drifts[-max(math.ceil(count / 4), min(_FEWEST, count // 2), 1) :]
     recent = recent[np.isfinite(recent) & (recent != 0.0)]
-    if len(recent) < 20:
+    if len(recent) < _FEWEST:
         return None
     share = float((recent > 0).mean())
     return share if share >= max(2 / 3, 0.5 + 2 / math.sqrt(len(recent))) else None

@@ -5,8 +5,9 @@ for nothing, was better in the last quarter of the gradients than in the quarter
 that grow with the effort, so that slow progress is not taken for none: what a solver gains while
 its effort grows by a third must show. For each of the two quantities the gain between the windows
 is estimated with its standard error, and the upper end of its confidence interval is compared with
-what is worth waiting for: half of the spread of a single draw, below which a difference does not
-matter to anything that is done with draws, or a twentieth of a nat. Two looks in a row must agree.
+what is worth waiting for: of the ELBO half of the spread of a single draw, below which a difference
+does not matter to anything that is done with draws, or a twentieth of a nat; of the log Fisher
+residual a quarter of its spread, or a tenth. Two looks in a row must agree.
 
 A fit that is level while independent draws still agree on the way to go (:func:`still_moving`)
 has not arrived: its steps have become too short. It is given twice the effort to prove otherwise,
@@ -27,7 +28,8 @@ from scorevi.status import Status
 
 _EXACT = 1e-7
 """D times the Fisher residual, about four times the KL divergence, of a fit that is exact."""
-_SPREADS, _NATS, _LOG_FISHER = 0.5, 0.05, 0.1
+_ELBO, _LOG_FISHER = (0.5, 0.05), (0.25, 0.1)
+"""What is worth waiting for: in spreads of a single draw, and at least."""
 _CONFIDENCE = 2.0
 """Standard errors: the upper end of an interval of 95 %."""
 _WORSE = 3.0
@@ -55,11 +57,11 @@ class Gain(NamedTuple):
         """The upper end of the confidence interval."""
         return self.mean + _CONFIDENCE * self.error
 
-    def is_negligible(self, least: float) -> bool:
+    def is_negligible(self, spreads: float, least: float) -> bool:
         """Whether even the upper end of the interval is not worth waiting for."""
         # What has become much worse is on its way as well, or was luck before.
         worse = self.mean < -_WORSE * self.error
-        return not worse and self.upper <= max(least, _SPREADS * self.spread)
+        return not worse and self.upper <= max(least, spreads * self.spread)
 
 
 class StopRule:
@@ -108,14 +110,10 @@ class StopRule:
             return None  # q may grow without end, which only the ELBO would show
         gains = {}
         if np.isfinite(elbo).any():
-            gains["ELBO"] = _gain(elbo, sizes, older, newer), _NATS
-        gains["Fisher residual"] = (
-            _gain(
-                -np.log(np.maximum(fisher, _EXACT / self._dim)), np.ones(len(sizes)), older, newer
-            ),
-            _LOG_FISHER,
-        )
-        if not all(gain.is_negligible(least) for gain, least in gains.values()):
+            gains["ELBO"] = _gain(elbo, sizes, older, newer), _ELBO
+        level = -np.log(np.maximum(fisher, _EXACT / self._dim))
+        gains["Fisher residual"] = _gain(level, sizes, older, newer), _LOG_FISHER
+        if not all(gain.is_negligible(*worth) for gain, worth in gains.values()):
             self._level_since = math.inf
             return None
         self._level_since = min(self._level_since, effort)
