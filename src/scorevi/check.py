@@ -162,16 +162,18 @@ def _tails(fit: Fit, fresh: Fresh, weights: Weights) -> Iterator[Reason]:
 
 
 def _beyond(fit: Fit, fresh: Fresh, seed: int, evaluator: Evaluator) -> Iterator[Reason]:
-    """Ask draws from wider than q for the moments; at most a warning, as they may be few."""
+    """Ask draws from wider than q for the moments; at most a warning, as they may be few.
+
+    They have seen what q has not, so where they cannot tell, nothing can: that is a warning too.
+    """
     assert fresh.log_ratio is not None
     if np.ptp(fresh.log_ratio[fresh.good]) < _SAME:
         return
     theta, log_ratio = look_wider(fit, fresh, seed, evaluator)
     weights = smooth(log_ratio)
     for reason in _moments(fit, theta, weights.weights):
-        if reason.level != "undecided":
-            text = reason.text.replace("the importance weights", "draws from wider than the fit")
-            yield Reason("warn", text, "Intervals may be too short. Reparametrise, or sample.")
+        text = reason.text.replace("the importance weights", "draws from wider than the fit")
+        yield Reason("warn", text, "Intervals may be too short. Reparametrise, or sample.")
 
 
 def _moments(fit: Fit, theta: Array, w: Array) -> Iterator[Reason]:
