@@ -34,11 +34,14 @@ _INTRODUCTION = """# Scorecard
 Every empirical claim of *Variational Inference with Gaussian Score Matching* (Modi et al., NeurIPS
 2023, arXiv 2307.07849), in our words, against what `scorevi study all` measured. A claim *holds*,
 *holds partly* or *does not hold here*: that is decided by the rule in its row, from the results on
-disk, never by hand. Medians over {runs} runs; × is gradients of BBVI, with the best of the
-learning rates 0.1, 0.01 and 0.001 and 8 draws a step, over those of GSM. The last column applies
-the same rule to `auto`, the library's own solver, in the place of GSM. All begin with N(0, I),
-on posteriordb with 0.1·I at the mode, as in the paper; there `auto` has to find its own start, and
-every gradient of that is counted. Written by `scorevi study scorecard`.
+disk, never by hand. The last column applies the same rule to `auto`, the library's own solver, in
+the place of GSM.
+
+Medians over {runs} runs. `10×` means that BBVI, with the best of the learning rates 0.1, 0.01 and
+0.001 and 8 draws a step, took ten times the gradients; `> 10×`, that it had not arrived when its
+budget of ten times the gradients was spent. All begin with N(0, I), on posteriordb with 0.1·I at
+the mode, as in the paper; there `auto` has to find its own start, and every gradient of that is
+counted. Written by `scorevi study scorecard`.
 """
 
 
