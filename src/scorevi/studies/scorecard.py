@@ -107,7 +107,7 @@ def write_scorecard(folder: Path, path: Path) -> list[str]:
     parts = [_INTRODUCTION.format(runs=" or ".join(map(str, runs)))]
     if any(one["quick"] for one in about.values()):
         parts.append("**Quick runs: too short to be evidence for or against anything.**\n")
-    parts.append(_versions(about))
+    parts += [_versions(about), "\n## At a glance\n", _at_a_glance(found)]
     pictures = path.parent / "figures"
     pictures.mkdir(parents=True, exist_ok=True)
     for name, table in found.items():
@@ -117,6 +117,16 @@ def write_scorecard(folder: Path, path: Path) -> list[str]:
         parts += [text + "\n" for text in (lines_of(name, table), _details(name, table)) if text]
     path.write_text("\n".join(parts), encoding="utf-8")
     return [name for name in STUDIES if name not in found]
+
+
+def _at_a_glance(tables: dict[str, Table]) -> str:
+    rows = []
+    for claim in CLAIMS:
+        if claim.study in tables:
+            found, own = (_decided(claim, tables[claim.study], who) for who in ("gsm", "auto"))
+            ours = own.verdict if own is not None and claim.study != "batch-size" else ""
+            rows.append([claim.study, claim.says, found.verdict if found else "not run", ours])
+    return table_of(["study", "the paper says", "verdict", "`auto` in its place"], rows)
 
 
 def _about(folder: Path) -> dict[str, Any]:
