@@ -54,7 +54,8 @@ _MEAN_WARN, _MEAN_FAIL = 0.15, 0.3
 """Errors of a mean, in standard deviations."""
 _SD_WARN, _SD_FAIL = math.log(1.2), math.log(1.5)
 """Errors of a standard deviation, as logarithms of ratios."""
-_BAD_SHARE = 0.01
+_BAD_SHARE, _BAD_SHARE_ON_THE_WAY = 0.01, 0.1
+"""Shares of draws without a score, of q itself and in the fit, whose start may have looked far."""
 _SAME = 1e-3
 """Log weights that differ by less are those of a Gaussian posterior."""
 _EVEN_ENOUGH = 0.5
@@ -107,8 +108,10 @@ def _ending(fit: Fit) -> Iterator[Reason]:
 
 
 def _walls(fit: Fit, fresh: Fresh) -> Iterator[Reason]:
-    share = max(fit.bad_scores.total / max(fit.num_gradients, 1), 1.0 - float(fresh.good.mean()))
-    if share > _BAD_SHARE:
+    share = 1.0 - float(fresh.good.mean())
+    on_the_way = fit.bad_scores.total / max(fit.num_gradients, 1)
+    if share > _BAD_SHARE or on_the_way > _BAD_SHARE_ON_THE_WAY:
+        share = max(share, on_the_way)
         yield Reason(
             "warn",
             f"{share:.0%} of the draws have no usable score"

@@ -120,7 +120,7 @@ def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple
 
 
 def _automatic(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Start:
-    with _half_budget(evaluator, at_most=280):
+    with _half_budget(evaluator, at_most=288):
         q, pairs, note = choose(evaluator, rng, point)
     return Start(q, tuple(pairs), (note,))
 
