@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import scorevi
-from scorevi.studies.posteriordb import EIGHT, Posterior, database
+from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
+from scorevi.studies.posteriors import NEAR_GAUSSIAN
 from scorevi.targets.synthetic import EIGHT_SCHOOLS
 
 RNG = np.random.default_rng(0)
@@ -73,6 +74,19 @@ def test_scores_on_simulated_data(model):
 @pytest.mark.parametrize("name", EIGHT)
 def test_scores_on_posteriordbs_data(name):
     check_score(name.partition("-")[2], Posterior(database(), name).target())
+
+
+@needs_data
+@pytest.mark.parametrize("name", NEAR_GAUSSIAN)
+def test_moments_of_the_near_gaussian_ones_are_those_of_the_reference_draws(name):
+    """10,000 reference draws leave errors of 0.01 sd; the limits are what is asked of a fit."""
+    posterior = Posterior(database(), name)
+    fit = scorevi.fit(posterior.target(), max_gradients=3000, stop=False)
+    draws, reference = paired(fit.draws(10_000, seed=0), posterior.reference())
+    off = np.abs(draws.mean(axis=0) - reference.mean(axis=0)) / reference.std(axis=0)
+    ratio = draws.std(axis=0) / reference.std(axis=0)
+    assert off.max() < 0.15
+    assert 1 / 1.2 < ratio.min() <= ratio.max() < 1.2
 
 
 # --- the programs against the same densities in NumPy --------------------------------------------
