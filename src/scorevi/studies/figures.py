@@ -42,6 +42,10 @@ class Axes:
     """Whether a panel's values are shown above the lowest that any Gaussian has there."""
 
 
+ABOVE_BEST = Axes(lowest=1e-3, label="negative ELBO − that of\nthe best Gaussian", below=True)
+"""For the negative ELBO, of which only differences mean something."""
+
+
 def draw_panels(table: Table, study: Study, folder: Path, axes: Axes) -> None:
     """Draw a study's figure, and save it as PNG and SVG under the study's name."""
     targets = table.targets

@@ -18,7 +18,7 @@ from scorevi.gaussian import Gaussian
 from scorevi.psis import smooth
 from scorevi.status import FitWarning
 from scorevi.studies.best import BestLine
-from scorevi.studies.figures import Axes, draw_panels
+from scorevi.studies.figures import ABOVE_BEST, draw_panels
 from scorevi.studies.metrics import elbo, even_noise, marginal_wasserstein, moment_errors
 from scorevi.studies.plan import (
     Line,
@@ -112,8 +112,7 @@ class Posteriors(Study):
 
     def draw(self, table: Table, folder: Path) -> None:
         """Draw a panel for each posterior."""
-        label = "negative ELBO − that of\nthe best Gaussian"
-        draw_panels(table, self, folder, Axes(lowest=1e-3, label=label, below=True))
+        draw_panels(table, self, folder, ABOVE_BEST)
 
 
 def at_mode(target: StanTarget) -> Gaussian | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from scorevi import examples
 from scorevi._extras import require
 from scorevi.gaussian import Gaussian
 from scorevi.studies.best import BestLine
-from scorevi.studies.figures import Axes, draw_panels
+from scorevi.studies.figures import ABOVE_BEST, draw_panels
 from scorevi.studies.plan import Line, Options, Problem, Study, fit_lines
 from scorevi.studies.synthetic import NonGaussian, bent_in_jax, negative_elbo
 from scorevi.studies.table import Table
@@ -18,7 +19,6 @@ from scorevi.targets.jax import JaxTarget, from_jax
 
 STARTS = {"N(0, I)": None, "mode, 0.1·I": "mode", "Laplace": "laplace", "L-BFGS": "lbfgs"}
 """What the paper suggests, by name."""
-_LABEL = "negative ELBO − that of\nthe best Gaussian"
 
 
 class Initialization(Study):
@@ -57,7 +57,7 @@ class Initialization(Study):
 
     def draw(self, table: Table, folder: Path) -> None:
         """Draw a row for each target and a column for each start."""
-        draw_panels(table, self, folder, Axes(lowest=1e-3, label=_LABEL, below=True))
+        draw_panels(table, self, folder, ABOVE_BEST)
 
 
 class Clock(Study):
@@ -94,8 +94,7 @@ class Clock(Study):
 
     def draw(self, table: Table, folder: Path) -> None:
         """Draw a panel for each target."""
-        axes = Axes(lowest=1e-3, label=_LABEL, below=True, by="seconds")
-        draw_panels(table, self, folder, axes)
+        draw_panels(table, self, folder, dataclasses.replace(ABOVE_BEST, by="seconds"))
 
 
 def _gaussian(dim: int) -> Gaussian:
