@@ -233,7 +233,7 @@ def test_a_line_that_fails_is_reported_and_the_others_are_kept(tmp_path):
     runs.parent.mkdir()
     blocked = run_file(tmp_path / "condition", "c = 1", "gsm", 0)
     blocked.mkdir(parents=True)  # where a file is to go
-    with pytest.raises(RuntimeError, match=r"1 of 2 .*what is finished is kept.*c = 1, gsm"):
+    with pytest.raises(RuntimeError, match=r"1 of 2 jobs.*what is finished is kept.*c = 1, gsm"):
         run_studies(["condition"], options, tmp_path, workers=1, show=lambda *_: None)
     assert run_file(tmp_path / "condition", "c = 1000", "gsm", 0).is_file()
 

@@ -112,8 +112,8 @@ def run_studies(
         gather(STUDIES[name], options, folder / name)
     if failures:
         raise RuntimeError(
-            f"{len(failures)} of {total} groups of runs failed; what is finished is kept, and the "
-            f"same command goes on from there. The first: {failures[0]}"
+            f"{len(failures)} of {len(jobs)} jobs failed; what is finished is kept, and the same "
+            f"command goes on from there. The first: {failures[0]}"
         )
 
 
@@ -124,7 +124,7 @@ def gather(study: Study, options: Options, folder: Path) -> Table:
         for target in study.targets(options)
         for line in study.lines(target, options)
         for seed in line.seeds(options.runs)
-        if (path := run_file(folder, target, line.label, seed)).is_file()
+        if is_finished(path := run_file(folder, target, line.label, seed), _about(line))
         for row in read_rows(path)
     ]
     table = Table(tuple(rows))
