@@ -379,8 +379,8 @@ def test_a_finished_fit_goes_on_with_a_wider_limit(tmp_path, solver):
 def test_the_automatic_fit_goes_on_too(tmp_path):
     target = logistic_regression()
     path = tmp_path / "c"
-    short = scorevi.fit(target, max_gradients=300, checkpoint=path)
-    longer = scorevi.fit(target, max_gradients=1000, checkpoint=path, resume=True)
+    short = scorevi.fit(target, max_gradients=300, checkpoint=path, stop=False)
+    longer = scorevi.fit(target, max_gradients=1000, checkpoint=path, resume=True, stop=False)
     assert longer.num_gradients == 1000
     np.testing.assert_array_equal(longer.trace.elbo[: short.num_updates - 1], short.trace.elbo[:-1])
 

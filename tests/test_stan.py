@@ -149,6 +149,7 @@ def test_the_print_statement_is_heard(include_folder, capsys):
     assert "N is 40" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto distribution")
 def test_arviz_gets_the_log_likelihood_and_the_data(regression_fit):
     arviz = pytest.importorskip("arviz")
     data = regression_fit.to_arviz(2000, seed=1)

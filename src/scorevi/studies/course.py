@@ -37,7 +37,7 @@ def checkpoints(most: int, per_decade: int, marks: Sequence[int] = ()) -> list[i
     Examples
     --------
     >>> checkpoints(100, 4, marks=[50])
-    [2, 4, 6, 10, 18, 32, 50, 56, 100]
+    [2, 3, 6, 10, 18, 32, 50, 56, 100]
     """
     count = math.ceil(per_decade * math.log10(most / 2))
     grid = {round(most * 10 ** (-k / per_decade)) for k in range(count + 1)}
