@@ -149,7 +149,7 @@ def bbvi_stuck(table: Table, solver: str) -> Found:
     return Found(verdict, f"{figure} ({rate})")
 
 
-def _level(table: Table, target: str) -> float:
+def bbvi_level(table: Table, target: str) -> float:
     """Return the level that counts as BBVI's final one on a target, with a margin."""
     theirs = table.curves(target, best_rate(table, target, KL) or "", KL)
     return 1.1 * late_level(theirs) + 0.02
@@ -162,7 +162,9 @@ def late_level(curves: Sequence[Curve]) -> float:
 
 def faster_to_equal(table: Table, solver: str) -> Found:
     """Compare gradients to BBVI's late level."""
-    found = [speed(table, target, solver, KL, _level(table, target)) for target in table.targets]
+    found = [
+        speed(table, target, solver, KL, bbvi_level(table, target)) for target in table.targets
+    ]
     return Found(share_verdict([one.ratio >= 10 for one in found]), _listed(found))
 
 
@@ -260,22 +262,26 @@ def stable_moments(table: Table, solver: str) -> Found:
     return Found(share_verdict(yes) if yes else PARTLY, _listed(told))
 
 
+def batch_level(table: Table, target: str) -> float:
+    """Return the forward KL to which batch sizes are compared on a target."""
+    if target.startswith("Gaussian"):
+        return CONVERGED
+    return 1.5 * min(late_level(table.curves(target, solver, KL)) for solver in table.solvers)
+
+
 def batches(least: int, better: bool) -> Decide:
     """Decide whether B = 2 beats B = 1, or whether larger batches, from ``least`` on, do not."""
-
-    def needed(table: Table, target: str, size: int) -> float:
-        level = CONVERGED
-        if not target.startswith("Gaussian"):
-            all_ends = [late_level(table.curves(target, solver, KL)) for solver in table.solvers]
-            level = 1.5 * min(all_ends)
-        return median_below(table.curves(target, f"gsm B={size}", KL), level)
 
     def decide(table: Table, solver: str) -> Found:
         del solver
         sizes = [int(label.partition("=")[2]) for label in table.solvers]
         yes, told = [], []
         for target in table.targets:
-            numbers = {size: needed(table, target, size) for size in sizes}
+            level = batch_level(table, target)
+            numbers = {
+                size: median_below(table.curves(target, f"gsm B={size}", KL), level)
+                for size in sizes
+            }
             if better:
                 yes.append(numbers[2] < numbers[1])
                 told.append(f"{target}: {numbers[2]:g} against {numbers[1]:g}")
