@@ -113,7 +113,7 @@ def _batches(table: Table) -> str:
 
 
 def _spread(values: Sequence[float], unit: str = "{:,.0f}", never: str = "never") -> str:
-    """Return median, least and most of some values; ∞ stands for never, or for a run that is lost."""
+    """Return median, least and most of some values; ∞ is never, or a run that is lost."""
     if not values:
         return "not run"
     if not math.isfinite(min(values)):
