@@ -1,7 +1,7 @@
 """The figures of the studies: a panel for each target, a colour for each solver.
 
 Translucent lines are the runs, the solid one is their mean. Of BBVI only the best learning rate is
-drawn. No numerics here.
+drawn.
 """
 
 from __future__ import annotations
@@ -85,10 +85,9 @@ def draw_panels(table: Table, study: Study, folder: Path, axes: Axes) -> None:
 def _lines(table: Table, target: str, metric: str) -> list[tuple[str, str, str]]:
     """Return label, name in the legend and colour of what is drawn in a panel."""
     labels = drawn(table, target, metric)
-    if all(label.split()[0] in COLOURS for label in labels) and len(
-        {label.split()[0] for label in labels}
-    ) == len(labels):
-        found = [(label, label.split()[0]) for label in labels]
+    solvers = [label.split()[0] for label in labels]
+    if len(set(solvers)) == len(labels) and COLOURS.keys() >= set(solvers):
+        found = zip(labels, solvers, strict=True)
         return [(label, NAMES[solver], COLOURS[solver]) for label, solver in found]
     return [
         (label, label.replace("gsm ", "GSM, "), _CYCLE[index % len(_CYCLE)])
