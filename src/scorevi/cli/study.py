@@ -113,6 +113,8 @@ def study(
         run_studies(names, options, folder, workers=workers or os.cpu_count() or 1, show=show)
     for one in names:
         _tell(one, folder / one)
+    if quick:
+        click.echo("scorevi: note: quick runs are too short to be evidence", err=True)
 
 
 def _names(name: str, database: Path | None) -> Sequence[str]:
