@@ -4,39 +4,53 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Any], *, durable: bool = False) -> None:
-    """Write an ``.npz`` file under another name first, and then give it its own.
+@contextlib.contextmanager
+def appearing(path: Path, *, shared: bool = True) -> Iterator[Path]:
+    """Yield a name beside a file to write to; what is there gets the file's own name at the end.
 
     Parameters
     ----------
     path
         The file. What was there before is there until the new one is complete.
+    shared
+        Whether several processes may write it at the same time, each under a name of its own. What
+        a killed process leaves of one that is not shared is overwritten by the next.
+    """
+    part = path.with_name(f".{path.name}{f'.{os.getpid()}' if shared else ''}.part")
+    try:
+        yield part
+        part.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any], *, durable: bool = False) -> None:
+    """Write an ``.npz`` file, whole or not at all.
+
+    Parameters
+    ----------
+    path
+        The file.
     arrays
         What it holds.
     durable
         For files that are written again and again: wait until the disk has it, so that a power
         cut cannot leave an empty file either.
     """
-    # What a killed process leaves of a file like that is overwritten by the next.
-    part = path.with_name(f".{path.name}{'' if durable else f'.{os.getpid()}'}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        part.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+    with appearing(path, shared=not durable) as part, part.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     if durable:
         _sync_folder(path.parent)
 

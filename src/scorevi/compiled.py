@@ -108,7 +108,8 @@ def _build(
         def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
             state, done, records, *_ = carry
             z = jax.lax.dynamic_slice_in_dim(noise, done * batch_size, batch_size)
-            state, record, log_density, score, good = step(state, z, log_det_at_start)
+            new, record, log_density, score, good = step(state, z, log_det_at_start)
+            state = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
             records = records.at[:, done].set(record)
             return state, done + good, records, log_density, score, good
 
@@ -142,9 +143,8 @@ def _build_lanes(target: JaxTarget, solver: Solver) -> Callable[..., Any]:
 
 
 def _step(target: JaxTarget, solver: Solver) -> Callable[..., tuple[Any, ...]]:
-    """Return one step: state, record, evaluation, and whether it is good; else the state stays."""
-    jax = require("jax")
-    jnp = jax.numpy
+    """Return one step: new state, record, evaluation, and whether it is good enough to be kept."""
+    jnp = require("jax").numpy
     _register()
 
     def step(state: Any, z: Any, log_det_at_start: Any) -> tuple[Any, ...]:
@@ -156,7 +156,6 @@ def _step(target: JaxTarget, solver: Solver) -> Callable[..., tuple[Any, ...]]:
         fisher = fisher_residual(z, white)
         new, _ = solver.step(state, Batch(z, offset, theta, score, white, log_density))
         good = jnp.isfinite(elbo + fisher) & is_sound(new.q, log_det_at_start)
-        new = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
         return new, jnp.stack([elbo, fisher, drift(white)]), log_density, score, good
 
     return step

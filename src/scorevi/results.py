@@ -21,7 +21,7 @@ from scorevi.gaussian import Gaussian
 from scorevi.noise import CHECK, stream
 from scorevi.psis import RELIABLE, smooth
 from scorevi.status import FitError, Status
-from scorevi.targets.base import Parameter, Target, all_labels, labels, split
+from scorevi.targets.base import Parameter, Target, all_labels, labels, named, split
 from scorevi.targets.variables import Include, check_include
 from scorevi.verdict import Verdict
 
@@ -195,11 +195,7 @@ class Fit:
                     "unconstrained draws."
                 )
             return split(theta, self.parameters)
-        variables = self.target.variables
-        values = variables.constrained(theta)
-        if values is None:
-            values = split(theta, self.parameters)
-        return values | variables.derived(theta, seed) if include == "all" else values
+        return named(self.target, theta, include, seed)
 
     @cached_property
     def summary(self) -> tuple[Summary, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -71,32 +71,56 @@ def _columns(
         yield name, label or ""
 
 
-def _gradients(table: Table, levels: Mapping[str, float], metric: str, what: str) -> str:
-    """Return gradients to a level, with their spread."""
+def _by_solver(
+    head: str,
+    table: Table,
+    metric: str,
+    levels: Mapping[str, float | None],
+    value: Callable[[Curve, float], float],
+    unit: str = "{:,.0f}",
+    never: str = "never",
+) -> str:
+    """Return a value of each solver's runs on each target, with its spread.
+
+    Parameters
+    ----------
+    head
+        What the table shows.
+    table, metric
+        The results, and which of them.
+    levels
+        The level that counts, by target; None where only the end does.
+    value
+        What is made of a run and the level.
+    unit, never
+        How values are written, and infinite ones.
+    """
     rows = []
     for target, level in levels.items():
         cells = []
         for _, label in _columns(table, target, metric, level):
             curves = table.curves(target, label, metric)
-            needed = [curve.first_below(level) for curve in curves]
-            cells.append(_spread(needed) + (f" ({label})" if label.startswith("bbvi") else ""))
+            told = _spread([value(curve, level or 0.0) for curve in curves], unit, never)
+            cells.append(told + (f" ({label})" if label.startswith("bbvi") else ""))
         rows.append([short(target), *cells])
-    return f"Gradients to {what}, median (least to most):\n\n" + table_of(
-        ["target", *NAMES.values()], rows
-    )
+    return f"{head}, median (least to most):\n\n" + table_of(["target", *NAMES.values()], rows)
+
+
+def _gradients(table: Table, levels: Mapping[str, float], metric: str, what: str) -> str:
+    """Return gradients to a level, with their spread."""
+    return _by_solver(f"Gradients to {what}", table, metric, levels, Curve.first_below)
 
 
 def _late(table: Table) -> str:
     """Return where the forward KL ends up, with its spread."""
-    rows = []
-    for target in table.targets:
-        cells = []
-        for _, label in _columns(table, target, KL, None):
-            curves = table.curves(target, label, KL)
-            cells.append(_spread([float(np.mean(c.late())) for c in curves], "{:.3g}", "lost"))
-        rows.append([target, *cells])
-    return f"Mean {KL} of the last half of each budget, median (least to most):\n\n" + table_of(
-        ["target", *NAMES.values()], rows
+    return _by_solver(
+        f"Mean {KL} of the last half of each budget",
+        table,
+        KL,
+        dict.fromkeys(table.targets),
+        lambda curve, _: float(np.mean(curve.late())),
+        "{:.3g}",
+        "lost",
     )
 
 
@@ -125,17 +149,9 @@ def _spread(values: Sequence[float], unit: str = "{:,.0f}", never: str = "never"
 
 def _clock(table: Table) -> str:
     """Return seconds to a tenth of a nat."""
-    rows = []
-    for target in table.targets:
-        level = best_elbo(table, target) + 0.1
-        cells = []
-        for _, label in _columns(table, target, ELBO, level):
-            curves = table.curves(target, label, ELBO)
-            cells.append(_spread([curve.seconds_below(level) for curve in curves], "{:.3g}"))
-        rows.append([target, *cells])
-    return "Seconds to within 0.1 nats of the best ELBO, median (least to most):\n\n" + table_of(
-        ["target", *NAMES.values()], rows
-    )
+    levels = {target: best_elbo(table, target) + 0.1 for target in table.targets}
+    head = "Seconds to within 0.1 nats of the best ELBO"
+    return _by_solver(head, table, ELBO, levels, Curve.seconds_below, "{:.3g}")
 
 
 def _quality(table: Table) -> str:

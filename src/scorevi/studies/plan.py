@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -220,7 +221,7 @@ def fit_lines(
     return lines
 
 
-class Study:
+class Study(ABC):
     """An experiment: its targets, the problem of each, the lines for it, and the figure."""
 
     name: ClassVar[str]
@@ -232,18 +233,18 @@ class Study:
     alone: ClassVar[bool] = False
     """Whether its runs are timed, so that nothing else may run beside them."""
 
+    @abstractmethod
     def targets(self, options: Options) -> list[str]:
         """Return the names of its targets, one for each panel."""
-        raise NotImplementedError
 
+    @abstractmethod
     def problem(self, target: str, options: Options) -> Problem:
         """Make the problem of a target."""
-        raise NotImplementedError
 
+    @abstractmethod
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return what is run on a target."""
-        raise NotImplementedError
 
+    @abstractmethod
     def draw(self, table: Table, folder: Path) -> None:
         """Draw the figure into a folder."""
-        raise NotImplementedError

@@ -32,6 +32,7 @@ from scorevi.studies.plan import (
 )
 from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
 from scorevi.studies.table import Table
+from scorevi.targets.base import named
 from scorevi.targets.stan import StanTarget
 
 NEAR_GAUSSIAN = (
@@ -134,17 +135,13 @@ def at_mode(target: StanTarget) -> Gaussian | None:
     return Gaussian(mode, scale * np.eye(target.dim), target.dim * math.log(scale))
 
 
-def _named(model: StanTarget, theta: Array) -> dict[str, Array]:
-    return (model.variables.constrained(theta) or {}) | model.variables.derived(theta, 0)
-
-
 def _moments(model: StanTarget, noise: Array, reference: Mapping[str, Array]) -> dict[str, Measure]:
     """Return measures of the worst error of a mean and of a standard deviation, with one memory."""
     last: list[tuple[Gaussian, float, float]] = []
 
     def errors(q: Gaussian) -> tuple[Gaussian, float, float]:
         if not last or last[0][0] is not q:
-            draws, theirs = paired(_named(model, np.asarray(q.unwhiten(noise))), reference)
+            draws, theirs = paired(named(model, np.asarray(q.unwhiten(noise))), reference)
             worst = math.inf, math.inf
             if len(draws):
                 worst = moment_errors(
@@ -159,7 +156,7 @@ def _moments(model: StanTarget, noise: Array, reference: Mapping[str, Array]) ->
 def _distance(
     model: StanTarget, q: Gaussian, noise: Array, reference: Mapping[str, Array]
 ) -> float:
-    draws, theirs = paired(_named(model, np.asarray(q.unwhiten(noise))), reference)
+    draws, theirs = paired(named(model, np.asarray(q.unwhiten(noise))), reference)
     return marginal_wasserstein(draws, theirs) if len(draws) else math.inf
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorevi._arrays import Array
+from scorevi._files import appearing
 
 
 class Row(NamedTuple):
@@ -144,14 +144,12 @@ def write_run(path: Path, about: Mapping[str, Any], rows: Iterable[Row]) -> None
 
 def write_rows(path: Path, rows: Iterable[Row], comment: str = "") -> None:
     """Write rows as CSV, after a line of comment if there is one."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("w", newline="", encoding="utf-8") as file:
+    with appearing(path) as part, part.open("w", newline="", encoding="utf-8") as file:
         if comment:
             file.write(f"# {comment}\n")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(Row._fields)
         writer.writerows(rows)
-    part.replace(path)
 
 
 def read_rows(path: Path) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from scorevi._arrays import Array, as_count
-from scorevi.targets.variables import Variables
+from scorevi.targets.variables import Include, Variables
 
 _SHOWN = 8
 """Parameters that the short form of a target lists."""
@@ -144,6 +144,16 @@ def labels(name: str, shape: tuple[int, ...]) -> list[str]:
     if shape == ():
         return [name]
     return [f"{name}[{','.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+
+def named(
+    target: Target, theta: Array, include: Include = "all", seed: int = 0
+) -> dict[str, Array]:
+    """Return the named, constrained variables of a target at the rows of theta (n, D)."""
+    values = target.variables.constrained(theta)
+    if values is None:
+        values = split(theta, target.parameters)
+    return values | target.variables.derived(theta, seed) if include == "all" else values
 
 
 def all_labels(parameters: Sequence[Parameter]) -> list[str]:
