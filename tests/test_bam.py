@@ -61,7 +61,10 @@ def test_equals_the_textbook_update(dim, size, log_weight, seed):
 @given(st.integers(1, 60), st.integers(1, 20), st.floats(-8, 8), st.integers(0, 10_000))
 @settings(max_examples=120, deadline=None)
 def test_solves_the_matrix_equation_by_both_ways(dim, size, log_weight, seed):
-    """S U S + S = V to 1e-10, and V and U as the paper has them, from a standard normal q."""
+    """S U S + S = V, and V and U as the paper has them, from a standard normal q.
+
+    To 1e-10 up to λ = 1e7, and to as many roundings of λ beyond.
+    """
     rng = np.random.default_rng(seed)
     z, h = rng.standard_normal((2, size, dim))
     weight = 10.0**log_weight
@@ -77,11 +80,12 @@ def test_solves_the_matrix_equation_by_both_ways(dim, size, log_weight, seed):
     for way in (module._dense, module._low_rank):
         if way is module._low_rank and size > dim:
             continue
-        q, of_mean_h, _ = way(Gaussian.standard(dim), a, v, mean_h)
+        q, of_mean_h, _ = way(Gaussian.standard(dim), z, h, weight)
         s, big = q.covariance, np.eye(dim) + v.T @ v
         left = s @ a.T
-        np.testing.assert_allclose(left @ left.T + s, big, rtol=0, atol=1e-10 * np.abs(big).max())
-        np.testing.assert_allclose(of_mean_h, s @ mean_h, rtol=0, atol=1e-10 * np.abs(big).max())
+        tolerance = max(1e-10, 1e-17 * weight) * np.abs(big).max()
+        np.testing.assert_allclose(left @ left.T + s, big, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(of_mean_h, s @ mean_h, rtol=0, atol=tolerance)
 
 
 @given(st.integers(2, 60), st.floats(-4, 4), st.integers(0, 10_000))
@@ -89,11 +93,11 @@ def test_solves_the_matrix_equation_by_both_ways(dim, size, log_weight, seed):
 def test_dense_equals_low_rank(dim, log_weight, seed):
     q, p = random_gaussian(dim, 30, seed), random_gaussian(dim, 10, seed + 1)
     batch = batch_for(q, p.score, max(1, dim // 3), seed)
-    a, v = (module._weighted(x, 10.0**log_weight) for x in (batch.whitened_score, batch.z))
-    mean_h = batch.whitened_score.mean(axis=0)
-    one, mean_one, pull_one = module._dense(q, a, v, mean_h)
-    two, mean_two, pull_two = module._low_rank(q, a, v, mean_h)
+    rows = batch.z, batch.whitened_score, 10.0**log_weight
+    one, mean_one, pull_one = module._dense(q, *rows)
+    two, mean_two, pull_two = module._low_rank(q, *rows)
     assert_same(one, two, 1e-10)
+    mean_h = batch.whitened_score.mean(axis=0)
     scale = np.abs(two.covariance).max() * (1 + np.abs(mean_h).max())
     np.testing.assert_allclose(mean_one, mean_two, rtol=0, atol=1e-10 * scale)
     np.testing.assert_allclose(pull_one, pull_two, rtol=1e-8, atol=1e-8)

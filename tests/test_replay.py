@@ -12,6 +12,7 @@ from scorevi import Gaussian, Replay
 from scorevi.evaluate import Pair
 from scorevi.examples import dense_base, gaussian, random_gaussian, sinh_arcsinh
 from scorevi.solvers.memory import regress, weights
+from scorevi.solvers.replay import _eager
 from scorevi.studies.best import best_gaussian
 from scorevi.studies.metrics import elbo
 
@@ -224,3 +225,21 @@ def test_strongly_bent_targets_at_640_gradients(skew, tail):
 def test_logistic_regression_at_10_gradients_a_dimension():
     target = scorevi.examples.logistic_regression(50, 500, 0.5)
     assert np.median([nats_short(target, 500, 4000, seed) for seed in range(3)]) < 0.1
+
+
+@pytest.mark.parametrize("steepness", [1.0, 1e3, 1e4, 1e6, 1e8])
+def test_the_eager_step_is_the_exact_one_dimensional_solution(steepness):
+    """S U S + S = V is a quadratic equation in one dimension; 50 batches of three pairs."""
+    rng = np.random.default_rng(0)
+    weight = 1e3
+    for _ in range(50):
+        z = rng.standard_normal((3, 1))
+        h = steepness * rng.standard_normal((3, 1))
+        u, v = (
+            weight * r.var() + weight / (1 + weight) * r.mean() ** 2 for r in (h[:, 0], z[:, 0])
+        )
+        s = 2 * (1 + v) / (1 + np.sqrt(1 + 4 * u * (1 + v)))
+        exact = weight / (1 + weight) * (s * h.mean() + z.mean())
+        shift, values, _ = _eager(z, h)
+        assert shift[0] == pytest.approx(np.clip(exact, -0.5, 0.5), rel=1e-6, abs=1e-9)
+        assert values[0] == pytest.approx(np.clip(s, 1 / 16, 1.5), rel=1e-9)

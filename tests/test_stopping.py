@@ -141,3 +141,23 @@ def test_the_interval_of_a_gain_covers_it():
         covered += abs(gain.mean - 0.3) < 2 * gain.error
         assert gain.spread == pytest.approx(1.0, rel=0.4)
     assert 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400) < covered / 400 < 0.99
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_noise_that_hides_everything_is_no_rest(seed):
+    """A Poisson regression with steep rates, from N(0, I) at BBVI's small steps.
+
+    A single draw of its ELBO spreads over 1e8 nats, so that any gain is small beside it.
+    """
+    rng = np.random.default_rng(seed)
+    x = 2.0 * rng.standard_normal((200, 5))
+    y = rng.poisson(np.exp(x @ rng.normal(0.0, 0.3, 5)))
+    target = scorevi.from_function(
+        lambda b: (y - np.exp(b @ x.T)) @ x - b,
+        5,
+        lambda b: (b @ x.T) @ y - np.exp(b @ x.T).sum(axis=1) - 0.5 * np.vecdot(b, b),
+        batched=True,
+    )
+    fit = scorevi.fit(target, solver="bbvi", seed=seed, max_gradients=2000)
+    assert elbo(fit.q, target) < -1e4
+    assert fit.status == "budget"

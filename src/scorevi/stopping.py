@@ -6,8 +6,9 @@ that grow with the effort, so that slow progress is not taken for none: what a s
 its effort grows by a third must show. For each of the two quantities the gain between the windows
 is estimated with its standard error, and the upper end of its confidence interval is compared with
 what is worth waiting for: of the ELBO half of the spread of a single draw, below which a difference
-does not matter to anything that is done with draws, or a twentieth of a nat; of the log Fisher
-residual a quarter of its spread, or a tenth. Two looks in a row must agree.
+does not matter to anything that is done with draws, but at least a twentieth of a nat and at most
+one; of the log Fisher residual a quarter of its spread, or a tenth. Two looks in a row must agree.
+Where the noise is so large that it hides gains of many nats, nothing is known to be level.
 
 A fit that is level while independent draws still agree on the way to go (:func:`still_moving`)
 has not arrived: its steps have become too short. It is given twice the effort to prove otherwise,
@@ -28,8 +29,8 @@ from scorevi.status import Status
 
 _EXACT = 1e-7
 """D times the Fisher residual, about four times the KL divergence, of a fit that is exact."""
-_ELBO, _LOG_FISHER = (0.5, 0.05), (0.25, 0.1)
-"""What is worth waiting for: in spreads of a single draw, and at least."""
+_ELBO, _LOG_FISHER = (0.5, 0.05, 1.0), (0.25, 0.1, math.inf)
+"""What is worth waiting for: in spreads of a single draw, at least, and at most."""
 _CONFIDENCE = 2.0
 """Standard errors: the upper end of an interval of 95 %."""
 _WORSE = 3.0
@@ -57,11 +58,11 @@ class Gain(NamedTuple):
         """The upper end of the confidence interval."""
         return self.mean + _CONFIDENCE * self.error
 
-    def is_negligible(self, spreads: float, least: float) -> bool:
+    def is_negligible(self, spreads: float, least: float, most: float) -> bool:
         """Whether even the upper end of the interval is not worth waiting for."""
         # What has become much worse is on its way as well, or was luck before.
         worse = self.mean < -_WORSE * self.error
-        return not worse and self.upper <= max(least, spreads * self.spread)
+        return not worse and self.upper <= min(most, max(least, spreads * self.spread))
 
 
 class StopRule:

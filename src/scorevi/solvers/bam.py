@@ -22,6 +22,12 @@ With any :math:`V = G G^\top`, and the singular values σ and right singular vec
 .. math:: S = G\, (I - Q^\top Q + Q^\top x\, Q)\, G^\top, \qquad x = 2 / (1 + \sqrt{1 + 4\sigma^2}),
 
 which is the paper's S without its difference of large terms, and positive definite as it stands.
+Nor is S applied to the mean score by subtraction. The sum of the rows a is a multiple of it, so
+with the left singular vectors P of b
+
+.. math:: S \bar h = \sqrt{\tfrac{1 + \lambda}{\lambda B}}\; G\, Q^\top (x\sigma\, P^\top 1),
+
+where xσ is below one however steep the scores are.
 
 A step costs O(B·D²) where B is below D/2, by changes along B directions for V and B more for x;
 otherwise it takes O(D³ + B·D²) in dense form.
@@ -114,13 +120,10 @@ class BaM:
 
     def step(self, state: BaMState, batch: Batch) -> tuple[BaMState, BaMInfo]:
         """Match the scores of the batch, as far as λ lets q move."""
-        z, h = batch.z, batch.whitened_score
-        size, dim = z.shape
+        size, dim = batch.z.shape
         weight = self._weight(state.count, size, dim)
-        a, v = _weighted(h, weight), _weighted(z, weight)
-        mean_h = h.sum(axis=0) / size
         move = _dense if 2 * size >= dim else _low_rank
-        q, of_mean_h, pull = move(state.q, a, v, mean_h)
+        q, of_mean_h, pull = move(state.q, batch.z, batch.whitened_score, weight)
         shift = weight / (1.0 + weight) * (of_mean_h + batch.offset.sum(axis=0) / size)
         q = Gaussian(state.q.mean + shift, q.factor, q.log_det)
         return BaMState(q, state.count + 1), BaMInfo(weight, pull)
@@ -130,6 +133,33 @@ class BaM:
         if isinstance(self.schedule, str):
             return size * dim / (count + 1.0)
         return self.schedule(count) if callable(self.schedule) else self.schedule
+
+
+class Match(NamedTuple):
+    """The new covariance S in factor form, in whitened coordinates."""
+
+    root: AnyArray
+    """A lower triangular square root of S, its diagonal not negative, (D, D)."""
+    of_mean_score: AnyArray
+    """S h̄, (D,)."""
+    pull: AnyArray
+    """σ, descending."""
+
+
+def match(z: AnyArray, h: AnyArray, weight: AnyArray) -> Match:
+    """Return the covariance that matches the scores h at z, both (B, D), as far as λ lets it."""
+    xp = namespace(z)
+    size, dim = z.shape
+    a, v = _weighted(h, weight), _weighted(z, weight)
+    wide = cholesky(v.T @ v + identity(xp, dim))
+    left, sigma, right = xp.linalg.svd(a @ wide, full_matrices=True)
+    narrow = _narrowing(xp.concat([sigma, xp.zeros(max(0, dim - size))]))
+    # The Cholesky root of S, by QR of another root: small eigenvalues beside large ones survive,
+    # the more so with the large rows first, and no sign or order of the vectors shows.
+    upper = xp.linalg.qr(((right * narrow[:, None]) @ wide.T)[::-1], mode="r")
+    root = (upper * xp.sign(upper.diagonal())[:, None]).T
+    along = _of_mean_score(left[:, : len(sigma)], sigma, right[: len(sigma)], weight)
+    return Match(root, wide @ along, sigma)
 
 
 def _weighted(rows: AnyArray, weight: AnyArray) -> AnyArray:
@@ -146,43 +176,42 @@ def _narrowing(sigma: AnyArray) -> AnyArray:
     return xp.sqrt(2.0 / (1.0 + xp.hypot(xp.ones_like(sigma), 2.0 * sigma)))
 
 
+def _of_mean_score(left: AnyArray, sigma: AnyArray, right: AnyArray, weight: AnyArray) -> AnyArray:
+    """Return G⁻¹ S h̄ from the singular vectors and values of b, (D,)."""
+    xp = namespace(sigma)
+    bounded = _narrowing(sigma) ** 2 * sigma
+    size = left.shape[0]
+    return xp.sqrt((1.0 + weight) / (weight * size)) * ((bounded * left.sum(axis=0)) @ right)
+
+
 def _dense(
-    q: Gaussian, a: AnyArray, v: AnyArray, mean_h: AnyArray
+    q: Gaussian, z: AnyArray, h: AnyArray, weight: AnyArray
 ) -> tuple[Gaussian, AnyArray, AnyArray]:
     """Return q with the new factor, L S h̄ and σ, through D × D matrices."""
-    xp = namespace(a)
-    size, dim = a.shape
-    wide = cholesky(v.T @ v + identity(xp, dim))
-    _, sigma, vectors = xp.linalg.svd(a @ wide, full_matrices=True)
-    narrow = _narrowing(xp.concat([sigma, xp.zeros(max(0, dim - size))]))
-    # The Cholesky root of S, by QR of another root: small eigenvalues beside large ones survive,
-    # the more so with the large rows first, and no sign or order of the vectors shows.
-    upper = xp.linalg.qr(((vectors * narrow[:, None]) @ wide.T)[::-1], mode="r")
-    diagonal = upper.diagonal()
-    root = (upper * xp.sign(diagonal)[:, None]).T
-    moved = q.moved(0.0 * mean_h, root, xp.log(xp.abs(diagonal)).sum())
-    return moved, moved.factor @ (mean_h @ root), sigma
+    found = match(z, h, weight)
+    log_det = namespace(z).log(found.root.diagonal()).sum()
+    moved = q.moved(0.0 * q.mean, found.root, log_det)
+    return moved, q.factor @ found.of_mean_score, found.pull
 
 
 def _low_rank(
-    q: Gaussian, a: AnyArray, v: AnyArray, mean_h: AnyArray
+    q: Gaussian, z: AnyArray, h: AnyArray, weight: AnyArray
 ) -> tuple[Gaussian, AnyArray, AnyArray]:
     """Return q with the new factor, L S h̄ and σ, through changes along B directions each."""
-    xp = namespace(a)
+    xp = namespace(z)
+    a, v = _weighted(h, weight), _weighted(z, weight)
     _, spread, along = xp.linalg.svd(v, full_matrices=False)
-    q, rows = _stretched(q, along, xp.hypot(xp.ones_like(spread), spread), xp.vstack([a, mean_h]))
-    _, sigma, along = xp.linalg.svd(rows[:-1], full_matrices=False)
+    gain = xp.hypot(xp.ones_like(spread), spread)
+    q = _stretched(q, along, gain)
+    b = a + ((a @ along.T) * (gain - 1.0)) @ along
+    left, sigma, along = xp.linalg.svd(b, full_matrices=False)
+    of_mean_h = q.factor @ _of_mean_score(left, sigma, along, weight)
     narrow = xp.maximum(_narrowing(sigma), _NARROWEST)
-    q, rows = _stretched(q, along, narrow, rows[-1:])
-    return q, q.factor @ rows[0], sigma
+    return _stretched(q, along, narrow), of_mean_h, sigma
 
 
-def _stretched(
-    q: Gaussian, along: AnyArray, gain: AnyArray, rows: AnyArray
-) -> tuple[Gaussian, AnyArray]:
-    """Scale the whitened space along orthonormal rows; return q and ``rows`` so scaled."""
-    xp = namespace(rows)
-    change = gain - 1.0
-    core = change[:, None] * identity(xp, len(gain))
-    moved = q.moved_along(0.0 * q.mean, along, q.image(along), core, xp.log(gain).sum())
-    return moved, rows + (rows @ along.T * change) @ along
+def _stretched(q: Gaussian, along: AnyArray, gain: AnyArray) -> Gaussian:
+    """Scale the whitened space along orthonormal rows."""
+    xp = namespace(gain)
+    core = (gain - 1.0)[:, None] * identity(xp, len(gain))
+    return q.moved_along(0.0 * q.mean, along, q.image(along), core, xp.log(gain).sum())

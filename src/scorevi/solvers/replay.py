@@ -31,6 +31,7 @@ import numpy as np
 from scorevi._arrays import Array, as_count
 from scorevi.evaluate import Pair
 from scorevi.gaussian import Gaussian
+from scorevi.solvers.bam import match
 from scorevi.solvers.base import Batch
 from scorevi.solvers.memory import Evidence, regress, weights
 
@@ -188,19 +189,10 @@ def _eager(z: Array, h: Array) -> tuple[Array, Array, Array]:
         basis = np.linalg.qr(np.concatenate([z, h]).T)[0]
         shift, values, vectors = _eager(z @ basis, h @ basis)
         return basis @ shift, values, basis @ vectors
-    z_mean, h_mean = z.mean(axis=0), h.mean(axis=0)
-    share = _PRIOR / (1.0 + _PRIOR)
-    scale = math.sqrt(_PRIOR / count)
-    a = np.concatenate([(h - h_mean) * scale, math.sqrt(share) * h_mean[None]]).T
-    spread = np.concatenate([(z - z_mean) * scale, math.sqrt(share) * z_mean[None]])
-    v = np.eye(dim) + spread.T @ spread
-    va = v @ a
-    values, vectors = np.linalg.eigh(a.T @ va)
-    middle = (vectors / (0.5 + np.sqrt(np.maximum(values, 0.0) + 0.25)) ** 2) @ vectors.T
-    s = v - va @ middle @ va.T
-    values, vectors = np.linalg.eigh(0.5 * (s + s.T))
-    shift = share * (s @ h_mean + z_mean)
-    return _bounded(shift, _EAGER_SHIFT), np.clip(values, *_EAGER_EIGENVALUES), vectors
+    found = match(z, h, _PRIOR)
+    vectors, scales, _ = np.linalg.svd(found.root)
+    shift = _PRIOR / (1.0 + _PRIOR) * (found.of_mean_score + z.mean(axis=0))
+    return _bounded(shift, _EAGER_SHIFT), np.clip(scales**2, *_EAGER_EIGENVALUES), vectors
 
 
 def _bounded(shift: Array, bound: float) -> Array:
