@@ -15,6 +15,9 @@ from scorevi.solvers import SOLVERS
 # Compiled Stan programs stay in the checkout from one run to the next, and out of the user's cache.
 os.environ.setdefault("SCOREVI_CACHE", str(Path(__file__).parents[1] / ".cache"))
 
+SHORT = pytest.mark.filterwarnings("ignore:NOT SETTLED")
+"""For fits that are ended on purpose before they can have settled."""
+
 SEEDS = range(int(os.environ.get("SCOREVI_SEEDS", "3")))
 
 

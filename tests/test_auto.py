@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from conftest import TARGETS, logistic_regression
+from conftest import SHORT, TARGETS, logistic_regression
 
 import scorevi
 from scorevi.autostart import choose
@@ -12,6 +12,8 @@ from scorevi.evaluate import Evaluator
 from scorevi.examples import gaussian, random_gaussian
 from scorevi.initialize import start
 from scorevi.targets.synthetic import EIGHT_SCHOOLS
+
+pytestmark = SHORT
 
 
 def chosen(target, seed=0, budget=None):

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import gsm_fit, gsm_iterate
+from conftest import SHORT, gsm_fit, gsm_iterate
 
 import scorevi
 from scorevi.examples import random_gaussian
@@ -14,7 +14,7 @@ from scorevi.targets.jax import piece_sizes
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-pytestmark = pytest.mark.jax
+pytestmark = [pytest.mark.jax, SHORT]
 COMPILABLE = [name for name, make in SOLVERS.items() if make().compilable]
 
 

@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from conftest import TARGETS, gsm_fit, gsm_iterate, logistic_regression
+from conftest import SHORT, TARGETS, gsm_fit, gsm_iterate, logistic_regression
 
 import scorevi
 from scorevi import Gaussian
 from scorevi.examples import gaussian, random_gaussian
 from scorevi.solvers import SOLVERS, Solver
+
+pytestmark = SHORT
 
 
 class StillState(NamedTuple):

@@ -27,6 +27,7 @@ from scorevi.evaluate import Account, BadScore, Evaluator
 from scorevi.export import check_folder
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near
+from scorevi.recent import Draws, joined
 from scorevi.records import Snapshot, Updates
 from scorevi.solvers import Solver
 from scorevi.targets import Target
@@ -94,7 +95,8 @@ class Checkpoint:
         self._probe = _probe(target)
         states = [variant.init(Gaussian.standard(target.dim)) for variant in variants]
         example = BadScore(np.zeros(1), "", "")
-        self._types = record_types(*states, example) | {"Snapshot": Snapshot, "Account": Account}
+        self._types = record_types(*states, example)
+        self._types |= {"Snapshot": Snapshot, "Account": Account, "Draws": Draws}
         if self._read:
             self._check()
             self._runs = self._restored()
@@ -144,7 +146,7 @@ class Checkpoint:
         try:
             runs = [
                 {
-                    "snapshot": encode(kept.snapshot, self._types, arrays),
+                    "snapshot": encode(_compact(kept.snapshot), self._types, arrays),
                     "records": encode(_columns(kept), self._types, arrays),
                 }
                 for _, kept in sorted(self._runs.items())
@@ -247,6 +249,12 @@ def _damaged(path: Path, reason: str) -> ValueError:
         f"`checkpoint` must be a file that a fit wrote; {path} is not, or it is damaged "
         f"({reason}). Leave `resume` out to begin anew."
     )
+
+
+def _compact(snapshot: Snapshot) -> Snapshot:
+    """Join the last draws: a few arrays are written faster than hundreds."""
+    batches = snapshot.recent
+    return snapshot._replace(recent=(joined(batches),)) if batches else snapshot
 
 
 def _columns(kept: _Kept) -> tuple[Any, ...]:

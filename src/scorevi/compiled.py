@@ -16,7 +16,8 @@ import numpy as np
 from scorevi._arrays import Array, Mask
 from scorevi._extras import require
 from scorevi.diagnostics import drift, elbo_estimate, fisher_residual, is_sound
-from scorevi.gaussian import Gaussian
+from scorevi.gaussian import HALF_LOG_2PI, Gaussian
+from scorevi.recent import MOST, Draws
 from scorevi.solvers.base import Batch, Solver
 from scorevi.targets.base import Evaluation
 from scorevi.targets.jax import JaxTarget
@@ -31,6 +32,8 @@ class LoopResult(NamedTuple):
     elbo: Array
     fisher: Array
     drift: Array
+    last: Draws
+    """The last batches that went into updates, as far as they are kept, (n·B rows)."""
     failed: Evaluation | None
     """The evaluation of the batch that the loop stopped at, if it did: already paid for."""
 
@@ -59,11 +62,11 @@ class Loop:
             # Arrays only: a Python number in the first state would compile the loop once more.
             state = jax.tree.map(np.asarray, state)
             result = self._run(state, self._noise, steps, log_det_at_start)
-            state, done, records, log_density, score = jax.tree.map(np.asarray, result)
+            state, done, records, kept, log_density, score = jax.tree.map(np.asarray, result)
         done = int(done)
         failed = None if done == steps else Evaluation(score, log_density)
         elbo, fisher, drifts = records[:, :done]
-        return LoopResult(state, elbo, fisher, drifts, failed)
+        return LoopResult(state, elbo, fisher, drifts, _unrolled(kept, done), failed)
 
 
 @cache
@@ -106,21 +109,35 @@ def _build(
             return good & (done < steps)
 
         def body(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-            state, done, records, *_ = carry
+            state, done, records, kept, *_ = carry
             z = jax.lax.dynamic_slice_in_dim(noise, done * batch_size, batch_size)
-            new, record, log_density, score, good = step(state, z, log_det_at_start)
+            new, record, draws, good = step(state, z, log_det_at_start)
             state = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, state)
             records = records.at[:, done].set(record)
-            return state, done + good, records, log_density, score, good
+            # A batch that is not good is overwritten by the next, or left out by the count.
+            kept = jax.tree.map(lambda ring, row: ring.at[done % len(ring)].set(row), kept, draws)
+            return state, done + good, records, kept, draws.log_density, draws.score, good
 
         first = jax.tree.map(jnp.asarray, state)
         records = jnp.zeros((3, max_steps))
-        nothing = jnp.zeros(batch_size), jnp.zeros((batch_size, target.dim))
-        carry = (first, jnp.asarray(0), records, *nothing, jnp.asarray(True))
+        values, points = jnp.zeros(batch_size), jnp.zeros((batch_size, target.dim))
+        ring = min(max_steps, -(-MOST // batch_size)) + 1
+        kept = jax.tree.map(
+            lambda row: jnp.stack([row] * ring), Draws(points, points, values, values)
+        )
+        carry = (first, jnp.asarray(0), records, kept, values, points, jnp.asarray(True))
         *result, _ = jax.lax.while_loop(unfinished, body, carry)
         return tuple(result)
 
     return jax.jit(run)  # type: ignore[no-any-return]
+
+
+def _unrolled(kept: Draws, done: int) -> Draws:
+    """Return the batches in a ring that went into updates, in order, as one."""
+    ring = len(kept.log_q)
+    # The place after the last update may hold a batch that was not good.
+    order = np.arange(max(0, done - (ring - 1)), done) % ring
+    return Draws(*(column[order].reshape(-1, *column.shape[2:]) for column in kept))
 
 
 def _build_lanes(target: JaxTarget, solver: Solver) -> Callable[..., Any]:
@@ -143,7 +160,7 @@ def _build_lanes(target: JaxTarget, solver: Solver) -> Callable[..., Any]:
 
 
 def _step(target: JaxTarget, solver: Solver) -> Callable[..., tuple[Any, ...]]:
-    """Return one step: new state, record, evaluation, and whether it is good enough to be kept."""
+    """Return one step: new state, record, draws, and whether it is good enough to be kept."""
     jnp = require("jax").numpy
     _register()
 
@@ -156,6 +173,8 @@ def _step(target: JaxTarget, solver: Solver) -> Callable[..., tuple[Any, ...]]:
         fisher = fisher_residual(z, white)
         new, _ = solver.step(state, Batch(z, offset, theta, score, white, log_density))
         good = jnp.isfinite(elbo + fisher) & is_sound(new.q, log_det_at_start)
-        return new, jnp.stack([elbo, fisher, drift(white)]), log_density, score, good
+        log_q = -0.5 * jnp.vecdot(z, z) - (state.q.log_det + z.shape[1] * HALF_LOG_2PI)
+        draws = Draws(theta, score, log_density, log_q)
+        return new, jnp.stack([elbo, fisher, drift(white)]), draws, good
 
     return step

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MAX_LOG_GROWTH = 35.0
 """e^35: a q that has grown or shrunk by 1e15 in each dimension is not on its way to a posterior."""
 
-_FEWEST = 20
+FEWEST = 20
 """Signs that are too few to tell a coin from a direction."""
 
 
@@ -60,9 +60,9 @@ def still_moving(drifts: Array) -> float | None:
     which settled fits reach with probability 3e-5.
     """
     count = len(drifts)
-    recent = drifts[-max(math.ceil(count / 4), min(_FEWEST, count // 2), 1) :]
+    recent = drifts[-max(math.ceil(count / 4), min(FEWEST, count // 2), 1) :]
     recent = recent[np.isfinite(recent) & (recent != 0.0)]
-    if len(recent) < _FEWEST:
+    if len(recent) < FEWEST:
         return None
     share = float((recent > 0).mean())
     return share if share >= max(2 / 3, 0.5 + 2 / math.sqrt(len(recent))) else None

@@ -17,6 +17,7 @@ import numpy as np
 from scorevi._arrays import Array
 from scorevi.compiled import Loop
 from scorevi.diagnostics import (
+    FEWEST,
     drift,
     elbo_estimate,
     is_full_rank,
@@ -28,6 +29,7 @@ from scorevi.evaluate import Evaluator, Exhausted, Pair, TooManyBadScores
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near, NoFinitePoint, search, start
 from scorevi.noise import RESTART, SEARCH, Noise, stream
+from scorevi.recent import Draws, Quality, Recent, drawn
 from scorevi.records import Snapshot, Updates
 from scorevi.signcheck import SignCheck
 from scorevi.solvers.base import Batch, Remembers, Solver
@@ -36,6 +38,10 @@ from scorevi.targets.base import Evaluation, Target
 from scorevi.targets.jax import JaxTarget
 
 _CHUNK_SECONDS = 0.1
+_NEARLY_EXACT = 0.01
+"""A Fisher residual at which q has arrived, however few updates there were."""
+_CLOSING = 16
+"""Draws of the final q, where the last ones of the run do not tell what it is worth."""
 _RARELY = 32
 """Where bad scores interrupt the compiled loop more often, go step by step for as long."""
 
@@ -96,6 +102,7 @@ class Run:
         self._stepwise = 0
         self._state: Any = None
         self._sign = SignCheck()
+        self._recent = Recent()
         self._initial = initial
         self.q = Gaussian.standard(target.dim)
         self._log_det_at_start = 0.0
@@ -146,7 +153,7 @@ class Run:
         except KeyboardInterrupt:
             self.interrupt()
 
-    def conclude(self, drifts: Array) -> str:
+    def conclude(self, drifts: Array, quality: Quality) -> str:
         """Add what is to be said at the end to the notes; returns what is worth a warning."""
         if self.evaluator.retried:
             self.notes.append(
@@ -159,16 +166,49 @@ class Run:
                 f"the approximation is singular to rounding after {self._so_far()}",
             )
         share = still_moving(drifts)
-        if share is None:
-            return ""
-        warning = (
-            f"NOT SETTLED: in {share:.0%} of the last updates the draws agreed on the way to go, "
-            "where a settled fit has about half. q may be far from the posterior, and much too "
-            "narrow. Allow more gradients, or start closer: initial='laplace', a point, or "
-            "parameters rescaled to be of order one."
-        )
-        self.notes.append(warning)
+        warning = ""
+        if share is not None:
+            warning = (
+                f"NOT SETTLED: in {share:.0%} of the last updates the draws agreed on the way to "
+                "go, where a settled fit has about half. q may be far from the posterior, and much "
+                "too narrow. Allow more gradients, or start closer: initial='laplace', a point, or "
+                "parameters rescaled to be of order one."
+            )
+        elif self._ended_early and not quality.fisher < _NEARLY_EXACT:
+            fisher = f"{quality.fisher:.2g}" if quality.known else "not known"
+            warning = (
+                f"NOT SETTLED: {self.num_updates} updates are too few to tell, and the Fisher "
+                f"residual of q is {fisher}. q may be far from the posterior. Allow more "
+                f"{'time' if self.status == 'time' else 'gradients'}."
+            )
+        if warning:
+            self.notes.append(warning)
         return warning
+
+    @property
+    def _ended_early(self) -> bool:
+        """Whether a limit left too few updates to tell a direction from a coin."""
+        return self.status in ("budget", "time") and 0 < self.num_updates < FEWEST
+
+    def quality(self) -> Quality:
+        """Return the ELBO and the Fisher residual of q, which was never drawn from itself.
+
+        Where the last draws cannot tell, a few of its own are spent on it, if there are any left.
+        """
+        found = self._recent.quality(self.q)
+        if found.known or self.num_updates == 0 or self.status in ("interrupted", "bad-scores"):
+            return found
+        size = int(min(_CLOSING, self.evaluator.remaining))
+        if size < _CLOSING // 2:
+            return found
+        try:
+            with np.errstate(all="ignore"):
+                batch, _ = self._drawing.batch(self.q, size, None, first=False)
+        except (Exhausted, TooManyBadScores):
+            return found
+        columns = batch.theta, batch.score, batch.log_density
+        own = drawn(batch.z, float(self.q.log_det or 0.0), *columns)
+        return Recent([own]).quality(self.q)
 
     def interrupt(self) -> None:
         """End because the user said so."""
@@ -190,6 +230,7 @@ class Run:
             smooth=self._smooth,
             stepwise=self._stepwise,
             loop_raised=self._loop_raised,
+            recent=self._recent.batches,
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -206,6 +247,7 @@ class Run:
         self.compiling = snapshot.compiling
         self._smooth, self._stepwise = snapshot.smooth, snapshot.stepwise
         self._loop_raised = snapshot.loop_raised
+        self._recent = Recent(snapshot.recent)
         self._loop = None if self._loop_raised else self._loop
         self._set_deadline()
         self._size_batch()
@@ -287,7 +329,7 @@ class Run:
         self._one_by_one = max(0, self._one_by_one - 1)
         self._smooth += done
         self._failed = result.failed
-        self._accept(result.state, done)
+        self._accept(result.state, done, result.last)
         return Updates(
             [first + size * (k + 1) for k in range(done)],
             [before + elapsed * (k + 1) / done for k in range(done)],
@@ -311,7 +353,9 @@ class Run:
             self.status = self._diverged(f"the update failed ({error})")
             return Updates.none()
         if self.status is None:
-            self._accept(state, 1)
+            log_det = float(self.q.log_det or 0.0)
+            columns = batch.theta, batch.score, batch.log_density
+            self._accept(state, 1, drawn(batch.z, log_det, *columns))
         if self.status is not None:
             return Updates.none()
         return Updates(
@@ -328,11 +372,12 @@ class Run:
         if wanted is not None:
             self.batch_size = int(max(1, min(wanted, self.evaluator.remaining)))
 
-    def _accept(self, state: Any, updates: int) -> None:
+    def _accept(self, state: Any, updates: int, draws: Draws) -> None:
         """Make the new state the current one, or end the run if it cannot be."""
         if is_sound(state.q, self._log_det_at_start):
             self._state, self.q = state, state.q
             self.num_updates += updates
+            self._recent.add(draws)
             self._size_batch()
         else:
             growth = float(state.q.log_det) - self._log_det_at_start

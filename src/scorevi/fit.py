@@ -256,10 +256,12 @@ def _complete(
         np.array(records.num_gradients[:length], dtype=np.int64),
         *(np.array(column[:length], dtype=np.float64) for column in records[1:]),
     )
-    warning = run.conclude(trace.drift)
+    quality = run.quality()
+    warning = run.conclude(trace.drift, quality)
     fit = Fit(
         q=run.q,
         status=run.status,
+        quality=quality,
         trace=trace,
         num_gradients=run.evaluator.spent,
         num_updates=run.num_updates,

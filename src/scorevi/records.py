@@ -7,6 +7,7 @@ from collections.abc import MutableSequence
 from typing import Any, NamedTuple
 
 from scorevi.evaluate import Account
+from scorevi.recent import Draws
 
 
 class Updates(NamedTuple):
@@ -68,3 +69,5 @@ class Snapshot(NamedTuple):
     """Updates to be done step by step before the compiled loop is used again."""
     loop_raised: bool
     """Whether the compiled loop was given up."""
+    recent: tuple[Draws, ...]
+    """The last draws, by which the q that a run ends with is judged."""

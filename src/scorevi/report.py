@@ -24,6 +24,7 @@ def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
         "num_updates": fit.num_updates,
         "seconds": fit.seconds,
         "elbo": _number(fit.elbo),
+        "elbo_error": _number(fit.quality.elbo_error),
         "fisher": _number(fit.fisher),
         "bad_scores": dict(fit.bad_scores.counts),
         "verdict": _verdict(fit),
@@ -83,8 +84,7 @@ def lines(fit: Fit) -> list[str]:
     rate = f"{fit.num_gradients} gradients, {fit.num_updates} updates, {fit.seconds:.2g} s"
     facts = [f"{'solver:':12}{fit.solver}, {rate}"]
     if fit.num_updates:
-        elbo = "" if math.isnan(fit.elbo) else f"ELBO {fit.elbo:.3f}, "
-        facts.append(f"{'quality:':12}{elbo}Fisher residual {fit.fisher:.3g}")
+        facts.append(f"{'quality:':12}{_quality(fit)}")
     if fit.bad_scores.total:
         facts.append(f"{'bad scores:':12}{fit.bad_scores.describe()}")
     facts += [f"{'note:':12}{note}" for note in fit.notes]
@@ -96,6 +96,14 @@ def lines(fit: Fit) -> list[str]:
         facts.append(f"{'verdict:':12}{first}")
         facts += [f"{'':12}{reason}" for reason in reasons]
     return facts
+
+
+def _quality(fit: Fit) -> str:
+    if not fit.quality.known:
+        return "not known: too few of the last draws came from near q"
+    elbo, error, fisher = fit.quality
+    about = "" if math.isnan(elbo) else f"ELBO {elbo:.3f} ± {error:.2g}, "
+    return f"{about}Fisher residual {fisher:.3g}"
 
 
 def _verdict(fit: Fit) -> dict[str, Any] | None:

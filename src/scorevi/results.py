@@ -20,6 +20,7 @@ from scorevi.fresh import DRAWS, ErrorBars, Fresh, draw, error_bars
 from scorevi.gaussian import Gaussian
 from scorevi.noise import CHECK, stream
 from scorevi.psis import RELIABLE, smooth
+from scorevi.recent import Quality
 from scorevi.status import FitError, Status
 from scorevi.targets.base import Parameter, Target, all_labels, labels, named, split
 from scorevi.targets.variables import Include, check_include
@@ -97,6 +98,8 @@ class Fit:
     """The approximation; the start, if no update was made."""
     status: Status
     """How the fit ended."""
+    quality: Quality
+    """What is known of how good q is."""
     trace: Trace
     """Gradients, seconds, ELBO and Fisher residual of each update."""
     num_gradients: int
@@ -141,18 +144,19 @@ class Fit:
         """The covariance of the approximation, shape (D, D)."""
         return self._fitted.covariance
 
-    @cached_property
+    @property
     def elbo(self) -> float:
-        """The ELBO: the mean of the last updates' estimates, at most 50 and a quarter of all.
+        """The ELBO of q, estimated from the last draws of the fit; see :mod:`scorevi.recent`.
 
-        NaN where the target has no log density.
+        ``fit.quality.elbo_error`` is its standard error. NaN where the target has no log density,
+        or where too few draws came from near q to tell.
         """
-        return self._recent(self.trace.elbo)
+        return self.quality.elbo
 
-    @cached_property
+    @property
     def fisher(self) -> float:
-        """The Fisher residual |h + z|²/D: the mean over the same updates as the ELBO."""
-        return self._recent(self.trace.fisher)
+        """The Fisher residual |h + z|²/D of q, from the same draws; NaN where they cannot tell."""
+        return self.quality.fisher
 
     def sample(self, size: int = 1000, seed: Seed = None) -> Array:
         """Draw from the approximation, on the unconstrained space, shape (size, D)."""
@@ -344,9 +348,10 @@ class Fit:
 
     def __repr__(self) -> str:
         elbo = "" if math.isnan(self.elbo) else f", ELBO {self.elbo:.4g}"
+        fisher = f", Fisher residual {self.fisher:.3g}" if self.quality.known else ""
         return (
             f"<Fit of {self.dim} dimensions by {self.solver}: {self.num_gradients} gradients, "
-            f"{self.seconds:.2g} s{elbo}, Fisher residual {self.fisher:.3g}; {self.status}>"
+            f"{self.seconds:.2g} s{elbo}{fisher}; {self.status}>"
         )
 
     def _fresh(self, draws: int, seed: int) -> Fresh:
@@ -370,12 +375,9 @@ class Fit:
     @property
     def _rank(self) -> tuple[bool, float]:
         """How this fit compares with others of the same target: sound ones first, then by ELBO."""
-        quality = self.fisher * -1.0 if math.isnan(self.elbo) else self.elbo
-        return self.status.ok and self.num_updates > 0, quality
-
-    def _recent(self, estimates: Array) -> float:
-        count = min(50, math.ceil(len(estimates) / 4))
-        return float(np.mean(estimates[-count:])) if count else math.nan
+        has_elbo = self.target is None or self.target.has_log_density
+        value = self.elbo if has_elbo else -self.fisher
+        return self.status.ok and self.num_updates > 0, -math.inf if math.isnan(value) else value
 
     def _exact_summary(self) -> list[Summary]:
         q = self._fitted

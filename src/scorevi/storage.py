@@ -15,6 +15,7 @@ from scorevi._files import why, write_arrays
 from scorevi.evaluate import BadScore, BadScores, Evaluator
 from scorevi.export import check_folder
 from scorevi.gaussian import Gaussian
+from scorevi.recent import Quality
 from scorevi.results import Fit, Restart, Summary, Trace
 from scorevi.status import Status
 from scorevi.targets import as_target
@@ -46,6 +47,7 @@ def save(fit: Fit, path: str | Path) -> Path:
         "bad_examples": [[bad.cause, bad.detail] for bad in fit.bad_scores.examples],
         "notes": list(fit.notes),
         "summary": [list(row) for row in _summary(fit)],
+        "quality": list(fit.quality),
         "verdict": None if fit.verdict is None else _plain(fit.verdict),
         "restarts": [[r.seed, r.status, r.elbo] for r in fit.restarts],
     }
@@ -150,6 +152,7 @@ def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
     return Fit(
         q=Gaussian(mean, factor, float(arrays["log_det"])),
         status=Status(*meta["status"]),
+        quality=Quality(*meta["quality"]),
         trace=Trace(*(arrays[f"trace_{name}"] for name in Trace._fields)),
         num_gradients=meta["num_gradients"],
         num_updates=meta["num_updates"],
