@@ -32,7 +32,7 @@ def save(fit: Fit, path: str | Path) -> Path:
     """Write a fit; see :meth:`scorevi.Fit.save`. The file appears whole or not at all."""
     path = check_folder(path)
     if path.suffix != ".npz":
-        path = path.with_name(path.name + ".npz")
+        path = check_folder(path.with_name(path.name + ".npz"))
     meta = {
         "format": _FORMAT,
         "version": fit.version,
@@ -75,13 +75,16 @@ def load(path: str | Path, target: Any = None) -> Fit:
     Parameters
     ----------
     path
-        The ``.npz`` file.
+        The ``.npz`` file; the ending may be left out.
     target
         The target that was fitted. Needed only for draws on the constrained scale, because
         functions are not saved. One whose scores differ from those of the target that was
         fitted is refused, at the cost of one gradient.
     """
     path = Path(path)
+    ended = path.with_name(f"{path.name}.npz") if path.name else path
+    if not path.exists() and ended.is_file():
+        path = ended  # as ``save`` wrote it
     if not path.is_file():
         raise ValueError(f"`path` must be a file; there is none at {path}.")
     foreign = f"`path` must be a file written by Fit.save; {path} is not"
