@@ -545,8 +545,9 @@ def test_wrong_arguments_are_named(tmp_path):
         ({"checkpoint": tmp_path / "no" / "c"}, "`checkpoint` must lie in an existing folder"),
         ({"checkpoint": tmp_path / "c", "checkpoint_seconds": -1}, "must be a number >= 0; got -1"),
         ({"checkpoint": tmp_path / "c", "checkpoint_seconds": "x"}, "must be a number >= 0"),
-        ({"checkpoint": tmp_path}, "`checkpoint` could not be written"),
-        ({"checkpoint": tmp_path, "resume": True}, "`checkpoint` could not be read"),
+        ({"checkpoint": tmp_path}, "`checkpoint` must be a file to write; there is a folder"),
+        ({"checkpoint": tmp_path, "resume": True}, "`checkpoint` must be a file to write"),
+        ({"checkpoint": "/proc/c"}, "`checkpoint` could not be written"),
     ):
         with pytest.raises(ValueError, match=message):
             scorevi.fit(target, **options)

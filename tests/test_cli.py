@@ -125,9 +125,10 @@ def test_fit_saves_and_show_shows(folder):
     lines = (folder / "draws.csv").read_text().splitlines()
     assert lines[0] == "alpha,beta"
     assert len(lines) == 51
-    shown = run(folder, "show", "fit.npz")
-    assert shown.returncode == 0
-    assert shown.stdout.splitlines()[1] == result.stdout.splitlines()[1]
+    for name in ("fit.npz", "fit"):
+        shown = run(folder, "show", name)
+        assert shown.returncode == 0
+        assert shown.stdout.splitlines()[1] == result.stdout.splitlines()[1]
 
 
 def test_json_is_json(folder):

@@ -3,6 +3,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.linalg import lapack
 
 from scorevi import Gaussian
 from scorevi.examples import random_gaussian
@@ -114,3 +115,36 @@ def test_wrong_points_are_named(q):
         q.log_density(np.zeros(3))
     with pytest.raises(ValueError, match="`other` must have dimension 4; got 2"):
         q.kl(Gaussian.standard(2))
+
+
+@pytest.mark.parametrize("dim", [1, 4, 30])
+def test_whitening_undoes_unwhitening(dim):
+    rng = np.random.default_rng(dim)
+    # A root that is far from triangular: |z| would be the same with any, z itself is not.
+    q = Gaussian(rng.normal(size=dim), rng.normal(size=(dim, dim)))
+    z = rng.normal(size=(7, dim))
+    np.testing.assert_allclose(q.whiten(q.unwhiten(z)), z, rtol=1e-8, atol=1e-8)
+    one = q.whiten(q.unwhiten(z)[0])
+    assert one.shape == (dim,)
+    np.testing.assert_allclose(one, z[0], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(q.distance(q.unwhiten(z)), np.linalg.norm(z, axis=1), rtol=1e-8)
+    assert q.distance(q.unwhiten(z)[0]) == pytest.approx(np.linalg.norm(z[0]))
+    assert q.whiten(np.empty((0, dim))).shape == (0, dim)
+
+
+def test_whitening_factorises_once(monkeypatch, q):
+    calls = []
+    factorise = lapack.dgetrf
+    monkeypatch.setattr(lapack, "dgetrf", lambda *a, **k: calls.append(1) or factorise(*a, **k))
+    before = q.factor.copy()
+    for _ in range(3):
+        q.whiten(q.sample(2, seed=0))
+    assert len(calls) == 1
+    np.testing.assert_array_equal(q.factor, before)
+
+
+def test_what_cannot_be_whitened_is_named():
+    with pytest.raises(np.linalg.LinAlgError, match="singular"):
+        Gaussian(np.zeros(2), np.ones((2, 2)), 0.0).whiten(np.zeros((1, 2)))
+    with pytest.raises(ValueError, match=r"`theta` must have shape \(2,\) or \(n, 2\); got \(3,\)"):
+        Gaussian.standard(2).whiten(np.zeros(3))

@@ -1,13 +1,15 @@
 """Every way to start."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from conftest import gsm_fit, logistic_regression
 
 import scorevi
 from scorevi import Gaussian
-from scorevi.ascent import Ascent
-from scorevi.evaluate import Evaluator
+from scorevi.ascent import Ascent, curvature_gaussian
+from scorevi.evaluate import Evaluator, Pair
 from scorevi.examples import gaussian, random_gaussian
 from scorevi.initialize import start
 
@@ -52,6 +54,61 @@ def test_lbfgs_learns_the_curvature():
     result, _ = begin(gaussian(p.mean, p.covariance), "lbfgs")
     wide = Gaussian(p.mean, np.sqrt(0.1) * np.eye(6))
     assert result.q.kl(p) < 0.5 * wide.kl(p)
+
+
+def walk(dim, length, condition, seed):
+    """A path up a Gaussian, in steps of the size of its sds, with the scores along it."""
+    p = random_gaussian(dim, condition, seed=seed)
+    z = np.random.default_rng(seed).normal(size=(length, dim))
+    theta = p.unwhiten(z * np.linspace(2.0, 0.1, length)[:, None])
+    return [Pair(t, g, 0.0) for t, g in zip(theta, p.score(theta), strict=True)]
+
+
+def textbook_bfgs(path, dtype):
+    """The inverse Hessian by dense products."""
+    pairs = [(two.theta - one.theta, one.score - two.score) for one, two in pairwise(path)]
+    step, change = pairs[-1]
+    inverse = np.eye(len(step), dtype=dtype) * (step @ change) / (change @ change)
+    for step, change in pairs:
+        product = step.astype(dtype) @ change
+        turned = np.eye(len(step), dtype=dtype) - np.outer(step, change) / product
+        inverse = turned @ inverse @ turned.T + np.outer(step, step) / product
+    return inverse
+
+
+@pytest.mark.parametrize("dim", [1, 2, 7, 40])
+@pytest.mark.parametrize("length", [2, 3, 21])
+@pytest.mark.parametrize("condition", [1.0, 1e3, 1e8])
+def test_curvature_is_that_of_the_textbook(dim, length, condition):
+    path = walk(dim, length, condition, seed=dim + length)
+    q = curvature_gaussian(path)
+    expected = textbook_bfgs(path, np.longdouble)
+    scale = np.sqrt(np.diag(expected))
+    error = (q.covariance - expected) / np.outer(scale, scale)
+    assert np.abs(error).max() < 1e-9
+    # The root is Cholesky's, as it was with a factorised covariance: draws stay the same.
+    np.testing.assert_array_equal(q.factor, np.tril(q.factor))
+    assert (np.diag(q.factor) > 0).all()
+    assert q.log_det == pytest.approx(np.log(np.diag(q.factor)).sum())
+    np.testing.assert_array_equal(q.mean, path[-1].theta)
+
+
+def test_curvature_is_positive_definite_however_narrow_the_target():
+    """Where dense products in double precision lose it."""
+    lost = 0
+    for seed in range(20):
+        path = walk(12, 21, 1e15, seed)
+        q = curvature_gaussian(path)
+        assert q is not None
+        assert np.isfinite(q.log_det)
+        lost += np.linalg.eigvalsh(textbook_bfgs(path, float))[0] <= 0
+    assert lost > 0
+
+
+def test_a_path_without_curvature_has_none():
+    flat = Pair(np.zeros(2), np.ones(2), 0.0)
+    assert curvature_gaussian([flat]) is None
+    assert curvature_gaussian([flat, Pair(np.ones(2), np.ones(2), 1.0)]) is None
 
 
 @pytest.mark.parametrize("way", ["mode", "lbfgs", "laplace"])

@@ -335,3 +335,12 @@ def test_workers_end_with_the_command(tmp_path, way):
     while any(Path(f"/proc/{pid}").exists() for pid in workers):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_windows_is_told_at_once(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    target = scorevi.from_function(np.negative, 2)
+    for options in ({"isolate": True}, {"workers": 2}, {"score_timeout": 1.0}):
+        with pytest.raises(ValueError, match=r"this is Windows\. Leave them out, or use WSL"):
+            scorevi.fit(target, **options)
+    assert scorevi.fit(target, max_gradients=20).num_updates > 0

@@ -1,6 +1,6 @@
 """Saving, loading, exporting and drawing."""
 
-import contextlib
+import dataclasses
 import importlib.util
 import json
 import os
@@ -15,6 +15,7 @@ from conftest import gsm_fit
 import scorevi
 from scorevi.examples import eight_schools
 from scorevi.export import write_draws
+from scorevi.report import as_json, print_report
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +77,9 @@ def test_a_folder_that_is_not_there_or_not_writable_is_named(fit, tmp_path):
     with pytest.raises(ValueError, match="`path` must lie in an existing folder"):
         fit.save(tmp_path / "missing" / "fit.npz")
     (tmp_path / "taken.npz").mkdir()
-    with pytest.raises(ValueError, match="`path` could not be written"):
+    with pytest.raises(ValueError, match="`path` must be a file to write"):
         fit.save(tmp_path / "taken.npz")
-    assert list(tmp_path.glob("*.part")) == []
+    assert list(tmp_path.glob(".*.part")) == []
     with pytest.raises(ValueError, match="`path` could not be written"):
         fit.save("/proc/fit.npz")
 
@@ -196,19 +197,96 @@ def test_a_constrain_that_fails_late_does_not_stand_in_the_way_of_saving(tmp_pat
     fit = gsm_fit(target, max_gradients=100)
     with pytest.raises(ValueError, match="`constrain` raised ArithmeticError: not so many"):
         _ = fit.summary
-    assert scorevi.load(fit.save(tmp_path / "fit.npz")).num_updates == 50
+    back = scorevi.load(fit.save(tmp_path / "fit.npz"))
+    again = scorevi.load(back.save(tmp_path / "again.npz"))
+    for loaded in (back, again):
+        assert loaded.num_updates == 50
+        assert loaded.constrained
+        with pytest.raises(ValueError, match="loaded without its model"):
+            loaded.draws(2)
+        with pytest.raises(ValueError, match="could not be computed when the fit was saved"):
+            _ = loaded.summary
+        assert len(loaded.sample(2, seed=0)) == 2
+    with_target = scorevi.load(tmp_path / "fit.npz", target=target)
+    assert list(with_target.draws(2)) == ["a"]
+    with pytest.raises(ValueError, match="`constrain` raised ArithmeticError: not so many"):
+        _ = with_target.summary
+
+
+def test_a_report_without_a_summary_says_so(tmp_path, capsys):
+    def constrain(theta):
+        if len(theta) > 2:
+            raise ArithmeticError("not so many")
+        return {"a": theta[:, 0]}
+
+    target = scorevi.from_function(np.negative, 1, constrain=constrain)
+    fit = gsm_fit(target, max_gradients=100)
+    back = scorevi.load(fit.save(tmp_path / "fit.npz"))
+    for one, reason in ((fit, "`constrain` raised"), (back, "could not be computed when")):
+        print_report(one, 0, {})
+        shown = capsys.readouterr().out
+        assert f"note:       no table: {'The summary ' if one is back else ''}{reason}" in shown
+        assert "status:" in shown
+        told = as_json(one, {})
+        assert told["parameters"] == []
+        assert any(reason in note for note in told["notes"])
+
+
+def test_a_constrained_fit_without_an_update_stays_constrained(tmp_path):
+    target = scorevi.from_function(
+        lambda x: x * np.nan, 1, batched=True, constrain=lambda x: {"a": np.exp(x[:, 0])}
+    )
+    with pytest.warns(scorevi.FitWarning):
+        fit = gsm_fit(target)
+    back = scorevi.load(fit.save(tmp_path / "fit.npz"))
+    assert back.constrained
+    with pytest.raises(scorevi.FitError, match="No update was made"):
+        _ = back.summary
+
+
+def test_files_of_the_first_format_still_load(fit, tmp_path):
+    with np.load(fit.save(tmp_path / "fit.npz")) as data:
+        arrays = {name: data[name] for name in data.files}
+    meta = json.loads(str(arrays["meta"])) | {"format": "scorevi-fit-1"}
+    del meta["verdict"], meta["restarts"]
+    for name in ("fingerprint", "restart_means", "restart_sds"):
+        del arrays[name]
+    np.savez(tmp_path / "old.npz", **arrays | {"meta": np.array(json.dumps(meta))})
+    assert content_of(scorevi.load(tmp_path / "old.npz")) == content_of(
+        scorevi.load(tmp_path / "fit.npz")
+    )
 
 
 def test_flipped_bytes_are_refused_or_harmless(fit, tmp_path):
     whole = fit.save(tmp_path / "fit.npz").read_bytes()
+    original = scorevi.load(tmp_path / "fit.npz")
     rng = np.random.default_rng(0)
     path = tmp_path / "flipped.npz"
+    refused = 0
     for _ in range(300):
         damaged = bytearray(whole)
         damaged[rng.integers(len(whole))] ^= 1 << rng.integers(8)
         path.write_bytes(bytes(damaged))
-        with contextlib.suppress(ValueError):  # anything else would end the test
-            scorevi.load(path)
+        try:
+            loaded = scorevi.load(path)
+        except ValueError as error:
+            assert "must be a file written by Fit.save" in str(error)  # noqa: PT017
+            refused += 1
+        else:
+            assert content_of(loaded) == content_of(original)
+    assert refused > 200
+
+
+def content_of(fit):
+    """All that a fit holds, as text by which two can be compared to the bit."""
+    numbers = {"q": (fit.q.mean, fit.q.factor, np.array(fit.q.log_det)), "trace": fit.trace}
+    exact = {name: [array.tobytes() for array in arrays] for name, arrays in numbers.items()}
+    plain = {
+        field.name: repr(getattr(fit, field.name))
+        for field in dataclasses.fields(fit)
+        if field.name not in numbers
+    }
+    return exact | plain | {"status": fit.status.explain()}
 
 
 def test_the_repr_is_one_line(fit):

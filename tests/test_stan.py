@@ -1,7 +1,11 @@
 """Stan programs, compiled for real."""
 
+import ctypes
+import importlib.metadata
 import json
 import os
+import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +18,7 @@ import pytest
 from stan_programs import REGRESSION, SHARED, TRANSFORMS
 
 import scorevi
+from scorevi.stan import interface
 from scorevi.stan.data import read_data, write_data
 from scorevi.stan.program import Program
 from scorevi.stan.toolchain import Toolchain
@@ -343,6 +348,82 @@ def test_a_library_without_threads_is_not_given_any(monkeypatch, regression):
     monkeypatch.setattr(regression.model, "model_info", lambda: "STAN_THREADS=false")
     with pytest.raises(ValueError, match="`threads` must be 1 for a library compiled without"):
         scorevi.from_stan(regression.model, threads=2)
+
+
+def test_the_shim_reports_the_version_it_was_written_for(regression, monkeypatch):
+    assert regression.model.model_version() == interface.INTERFACE
+    # Whatever client is there when it is compiled.
+    flags = interface.defines()
+    monkeypatch.setattr(bridgestan, "__version__", "2.7.1")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.7.1")
+    assert interface.defines() == flags
+    assert [int(flag.split("=")[1]) for flag in flags] == list(interface.INTERFACE)
+
+
+def test_the_shim_has_all_that_its_version_of_the_client_asks_for(include_folder):
+    if interface._parsed(bridgestan.__version__)[:2] > interface.INTERFACE[:2]:
+        pytest.skip("the client is newer than the interface that the shim was written for")
+    source = Path(bridgestan.__file__).with_name("model.py").read_text()
+    wanted = set(re.findall(r"stanlib\.(bs_\w+)", source))
+    library = ctypes.CDLL(str(scorevi.compile_stan(REGRESSION, include_paths=[include_folder])))
+    assert len(wanted) > 15
+    assert all(hasattr(library, name) for name in wanted)
+
+
+@pytest.mark.parametrize("version", ["2.6.2", "1.0.0", "3.0.0"])
+def test_a_client_that_does_not_fit_is_named(monkeypatch, version, include_folder):
+    monkeypatch.setattr(bridgestan, "__version__", version)
+    message = rf"need bridgestan>=2\.7,<3; {version} is installed.*pip install 'bridgestan>="
+    with pytest.raises(ImportError, match=message):
+        scorevi.from_stan(REGRESSION, DATA, include_paths=[include_folder])
+
+
+def test_a_client_of_another_minor_version_will_do(monkeypatch, regression):
+    """The tests make errors of warnings, and the client warns of any difference."""
+    monkeypatch.setattr(bridgestan.model, "__version_info__", (2, 8, 1))
+    monkeypatch.setattr(bridgestan, "__version__", "2.8.1")
+    library = Path(regression.model.lib_path)
+    assert scorevi.from_stan(library, DATA).dim == 3
+
+
+def test_a_newer_client_that_asks_for_more_is_told_apart(monkeypatch, regression):
+    def newer(self, library, *_, **__):
+        return ctypes.CDLL(str(library)).bs_of_the_future
+
+    monkeypatch.setattr(bridgestan, "__version__", "2.99.0")
+    library = Path(regression.model.lib_path)
+    monkeypatch.setattr(bridgestan.StanModel, "__init__", newer)
+    message = r"client, 2\.99\.0, asks for more.*2\.9\.0.*bs_of_the_future.*'bridgestan<=2\.9\.0'"
+    with pytest.raises(ValueError, match=message):
+        scorevi.from_stan(library, DATA)
+
+
+def test_a_library_of_another_major_version_is_refused(monkeypatch, regression):
+    monkeypatch.setattr(interface, "_version_of", lambda library: (1, 0, 2))
+    with pytest.raises(ValueError, match=r"with version 2 of .* has 1\.0\.2\. Compile the program"):
+        scorevi.from_stan(Path(regression.model.lib_path), DATA)
+
+
+def test_a_pickled_target_is_the_same(include_folder, tmp_path):
+    (tmp_path / "line.stan").write_text(REGRESSION)
+    target = scorevi.from_stan(
+        tmp_path / "line.stan",
+        DATA,
+        include_paths=[include_folder],
+        observed=["y"],
+        predictive=["drawn"],
+        dims={"location": ["day"]},
+        coords={"day": list(range(N))},
+        threads=2,
+    )
+    copy = pickle.loads(pickle.dumps(target))
+    assert repr(copy) == repr(target) == "<StanTarget 'line.stan', D = 3: a, b, sigma>"
+    assert (copy.name, copy.threads) == (target.name, target.threads)
+    for name in ("predictive", "dims", "coords"):
+        assert getattr(copy.variables, name) == getattr(target.variables, name), name
+    np.testing.assert_array_equal(copy.variables.observed["y"], DATA["y"])
+    theta = np.zeros((2, 3))
+    np.testing.assert_array_equal(copy.evaluate(theta).score, target.evaluate(theta).score)
 
 
 # --- what goes wrong ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The cache of compiled programs: private, whole or not at all, bounded."""
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -8,7 +9,8 @@ import time
 
 import pytest
 
-from scorevi.stan import cache
+from scorevi.stan import build, cache
+from scorevi.stan.toolchain import Toolchain
 
 FILL = """
 import sys, time
@@ -110,3 +112,82 @@ def test_without_the_variable_it_lies_where_caches_belong(monkeypatch, tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     assert tmp_path in cache.folder().parents
+
+
+ELSEWHERE = """
+import os, signal, sys
+
+class Nowhere:
+    MISSING = {"fcntl", "grp", "pwd", "pty", "resource", "termios", "tty", "syslog"}
+
+    def find_spec(self, name, path=None, target=None):
+        if name in self.MISSING:
+            raise ImportError(f"no module named {name}", name=name)
+
+for name in Nowhere.MISSING:
+    sys.modules.pop(name, None)
+sys.meta_path.insert(0, Nowhere())
+for name in ("getuid", "geteuid", "getgid", "getegid", "fork", "forkpty", "setsid", "killpg"):
+    delattr(os, name)
+for name in ("SIGKILL", "SIGPIPE", "SIGHUP", "SIGALRM"):
+    delattr(signal, name)
+import scorevi, scorevi.cli
+from scorevi.stan import cache
+
+assert not Nowhere.MISSING & set(sys.modules)
+path = cache.entry("models", "key", lambda work: (work / "file").write_text("1"), keep=5)
+assert cache.entry("models", "key", None, keep=5) == path and (path / "file").exists()
+fit = scorevi.fit(scorevi.Gaussian.standard(2), "gsm", max_gradients=20, checkpoint="c")
+assert (scorevi.load(fit.save("fit")).mean == fit.mean).all()
+assert sorted(os.listdir()) == ["c", "cache", "fit.npz"], os.listdir()
+"""
+
+
+def test_nothing_needs_what_only_unix_has(folder, tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_where_nobody_has_a_number_the_folder_is_not_asked_whose_it_is(folder, monkeypatch):
+    cache.folder().chmod(0o777)
+    monkeypatch.delattr(os, "getuid")
+    assert cache.folder() == folder
+
+
+def test_keys_tell_machines_apart(monkeypatch, tmp_path):
+    """A home folder may be shared between machines of several kinds."""
+    toolchain = Toolchain(tmp_path, "1")
+    (tmp_path / "make").mkdir()
+
+    def keys():
+        return toolchain.recipe, build._make_settings(tmp_path)
+
+    first = keys()
+    assert keys() == first
+    monkeypatch.setattr(platform, "machine", lambda: "another")
+    assert all(one != two for one, two in zip(first, keys(), strict=True))
+
+
+def test_keys_of_bridgestans_toolchain_tell_compilers_apart(monkeypatch, tmp_path):
+    (tmp_path / "make").mkdir()
+    compiler = tmp_path / "c++"
+    seen = []
+
+    def look():
+        seen.append(build._make_settings(tmp_path))
+
+    look()
+    for version in ("1", "2"):
+        compiler.write_text(f"#!/bin/sh\necho {version}\n")
+        compiler.chmod(0o700)
+        monkeypatch.setenv("CXX", str(compiler))
+        look()
+    (tmp_path / "make" / "local").write_text("CXXFLAGS += -march=native\n")
+    look()
+    monkeypatch.setenv("CXXFLAGS", "-O1")
+    look()
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    look()
+    assert len(set(seen)) == len(seen)

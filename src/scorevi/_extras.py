@@ -12,6 +12,7 @@ _EXTRA_OF = {
     "httpstan": "stan",
     "bridgestan": "stan",
     "platformdirs": "stan",
+    "filelock": "stan",
     "stanio": "stan",
     "arviz": "arviz",
     "arviz_stats": "arviz",

@@ -91,9 +91,16 @@ class Ascent:
 
 
 def curvature_gaussian(path: list[Pair]) -> Gaussian | None:
-    """Return a Gaussian at the end of a path, its covariance the BFGS inverse Hessian.
+    r"""Return a Gaussian at the end of a path, its covariance the BFGS inverse Hessian.
 
-    None where the path has not seen any curvature.
+    None where the path has not seen any curvature. A step s with a change y of the score turns
+    the inverse H into :math:`V H V^\top + s s^\top / s^\top y` with
+    :math:`V = I - s y^\top / s^\top y`. For a root R of H that is
+
+    .. math:: R \leftarrow R + s\,(u - R^\top y / s^\top y)^\top, \qquad
+              u = w / (|w| \sqrt{s^\top y}), \quad w = R^{-1} s,
+
+    because :math:`V R u = 0`: in O(D²), and positive definite as it stands.
     """
     pairs = []
     for one, two in itertools.pairwise(path[-_MEMORY - 1 :]):
@@ -103,14 +110,23 @@ def curvature_gaussian(path: list[Pair]) -> Gaussian | None:
     if not pairs:
         return None
     step, change = pairs[-1]
-    inverse = np.eye(len(step)) * (float(step @ change) / float(change @ change))
+    scale = math.sqrt(float(step @ change) / float(change @ change))
+    root = np.eye(len(step)) * scale
+    turns: list[tuple[Array, Array]] = []
     for step, change in pairs:
-        product = float(step @ change)
-        turned = np.eye(len(step)) - np.outer(step, change) / product
-        inverse = turned @ inverse @ turned.T + np.outer(step, step) / product
-    if not np.isfinite(inverse).all():
+        product = math.sqrt(float(step @ change))
+        white = step / scale
+        for direction, turn in turns:  # the inverse of R, one update after the other
+            white = white - direction * float(turn @ white)
+        length = float(np.linalg.norm(white))
+        turn = white / (length * product) - (change / product) @ root / product
+        root += np.outer(step, turn)
+        turns.append((white, turn * (product / length)))
+    if not np.isfinite(root).all():
         return None
-    try:
-        return Gaussian.from_moments(path[-1].theta, 0.5 * (inverse + inverse.T))
-    except ValueError:
+    # The triangular root, which does not depend on the way that led to it.
+    lower = Gaussian(path[-1].theta, root, 0.0).cholesky
+    diagonal = np.diag(lower)
+    if not (diagonal > 0).all():
         return None
+    return Gaussian(path[-1].theta, lower, float(np.log(diagonal).sum()))

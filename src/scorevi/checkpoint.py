@@ -7,10 +7,8 @@ the same limits, it ends in the same way, and with wider limits it goes on.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import re
 import time
 import zipfile
 from collections.abc import Sequence
@@ -26,6 +24,7 @@ from scorevi.driver import Run
 from scorevi.evaluate import Account, BadScore, Evaluator
 from scorevi.export import check_folder
 from scorevi.gaussian import Gaussian
+from scorevi.identity import digest, identify
 from scorevi.initialize import Initial, Near
 from scorevi.recent import Draws, joined
 from scorevi.records import Snapshot, Updates
@@ -87,8 +86,7 @@ class Checkpoint:
         self._identity = {
             "dimension": target.dim,
             "parameters": [[name, list(shape)] for name, shape in target.parameters],
-            # Functions among the settings have addresses, which mean nothing.
-            "solver": re.sub(r" at 0x[0-9a-f]+", "", repr(solver)),
+            "solver": identify(solver),
             "seed": seed,
             "initial": _describe(start, target.dim),
         }
@@ -279,14 +277,9 @@ def _describe(initial: Initial, dim: int) -> str:
     if initial is None or isinstance(initial, str):
         return str(initial)
     if isinstance(initial, Gaussian):
-        return f"a Gaussian ({_digest(initial.mean, initial.factor)})"
+        return f"a Gaussian ({digest(initial.mean, initial.factor)})"
     near = isinstance(initial, Near)
     point = as_float_array(
         "initial", initial.point if isinstance(initial, Near) else initial, (dim,)
     )
-    return f"{'near ' if near else ''}a point ({_digest(point)})"
-
-
-def _digest(*arrays: Array) -> str:
-    content = b"".join(np.ascontiguousarray(array, dtype=float).tobytes() for array in arrays)
-    return hashlib.sha256(content).hexdigest()[:12]
+    return f"{'near ' if near else ''}a point ({digest(point)})"

@@ -210,12 +210,14 @@ def write_draws(fit: Fit, path: str | Path, draws: int = 1000, seed: Seed = None
 
 
 def check_folder(path: str | Path, argument: str = "path") -> Path:
-    """Refuse a path to write to whose folder does not exist."""
+    """Refuse a path to write to whose folder does not exist, or that is a folder itself."""
     path = Path(path)
     if not path.name:
         raise ValueError(f"`{argument}` must name a file; got an empty name.")
     if not path.parent.is_dir():
         raise ValueError(f"`{argument}` must lie in an existing folder; there is no {path.parent}.")
+    if path.is_dir():
+        raise ValueError(f"`{argument}` must be a file to write; there is a folder at {path}.")
     return path
 
 

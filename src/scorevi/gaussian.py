@@ -21,6 +21,7 @@ from typing import overload
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
+from scipy.linalg import lapack
 
 from scorevi._arrays import AnyArray, Array, Seed, as_count, as_float_array, as_rng
 from scorevi._linalg import add_low_rank, rows_times, times_rows
@@ -148,6 +149,22 @@ class Gaussian:
         """Map rows z of the whitened space to offsets factor @ z from the mean."""
         return times_rows(self.factor, z)
 
+    def whiten(self, theta: ArrayLike) -> Array:
+        """Map a point (D,) or rows (n, D) of them to z with mean + factor @ z = theta.
+
+        O(D²) a point, after one factorisation that is kept.
+        """
+        points, single = self._points(theta)
+        lu, pivots = self._lu
+        z = lapack.dgetrs(lu, pivots, (points - self.mean).T)[0].T
+        return np.asarray(z[0] if single else z, dtype=np.float64)
+
+    def distance(self, theta: ArrayLike) -> Array | float:
+        """Return |z|, the distance from the mean in sds, of a point (D,) or rows (n, D) of them."""
+        points, single = self._points(theta)
+        lengths = np.linalg.norm(self._solve(points), axis=1)
+        return float(lengths[0]) if single else lengths
+
     def whiten_score(self, score: AnyArray) -> AnyArray:
         """Map rows g, scores at points of the space, to scores factor.T @ g in whitened space."""
         return rows_times(score, self.factor)
@@ -220,6 +237,13 @@ class Gaussian:
     def _log_det(self) -> float:
         assert self.log_det is not None
         return float(self.log_det)
+
+    @cached_property
+    def _lu(self) -> tuple[Array, Array]:
+        lu, pivots, failed = lapack.dgetrf(self.factor)
+        if failed:
+            raise np.linalg.LinAlgError("the factor is singular")
+        return lu, pivots
 
     def _points(self, theta: ArrayLike) -> tuple[Array, bool]:
         points = np.asarray(theta, dtype=np.float64)

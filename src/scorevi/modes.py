@@ -79,7 +79,7 @@ def _around(fit: Fit, rng: np.random.Generator) -> Array:
     radius = math.sqrt(dim) + _WIDE
     ends: list[Array] = []
     while len(ends) < _FAR:
-        axes = np.linalg.qr(rng.standard_normal((dim, dim)))[0].T[: _FAR // 2]
+        axes = np.linalg.qr(rng.standard_normal((dim, dim))[:, : _FAR // 2])[0].T
         ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
         radius *= 2.0
     return np.asarray(fit.q.unwhiten(np.array(ends[:_FAR])))
@@ -87,8 +87,7 @@ def _around(fit: Fit, rng: np.random.Generator) -> Array:
 
 def _is_reached(fit: Fit, point: Array) -> bool:
     """Whether a point lies where draws from q do, or not far outside."""
-    z = np.linalg.solve(fit.q.factor, point - fit.q.mean)
-    return float(np.linalg.norm(z)) < math.sqrt(fit.dim) + _SEPARATE
+    return float(fit.q.distance(point)) < math.sqrt(fit.dim) + _SEPARATE
 
 
 def disagreement(fit: Fit) -> Iterator[Reason]:

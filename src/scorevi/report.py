@@ -12,6 +12,7 @@ from scorevi.results import Fit, Summary
 
 def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
     """Return what there is to say about a fit as plain JSON values; NaN becomes null."""
+    summary, notes = _summary(fit)
     return {
         "status": str(fit.status),
         "cause": fit.status.cause,
@@ -28,7 +29,7 @@ def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
         "fisher": _number(fit.fisher),
         "bad_scores": dict(fit.bad_scores.counts),
         "verdict": _verdict(fit),
-        "notes": list(fit.notes),
+        "notes": notes,
         "files": {name: str(path) for name, path in files.items()},
         "parameters": [
             {
@@ -38,7 +39,7 @@ def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
                 "q05": _number(row.lower),
                 "q95": _number(row.upper),
             }
-            for row in _summary(fit)
+            for row in summary
         ],
     }
 
@@ -60,7 +61,7 @@ def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True)
-    summary = _summary(fit)
+    summary, _ = _summary(fit)
     if summary:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("parameter", overflow="fold")
@@ -87,7 +88,7 @@ def lines(fit: Fit) -> list[str]:
         facts.append(f"{'quality:':12}{_quality(fit)}")
     if fit.bad_scores.total:
         facts.append(f"{'bad scores:':12}{fit.bad_scores.describe()}")
-    facts += [f"{'note:':12}{note}" for note in fit.notes]
+    facts += [f"{'note:':12}{note}" for note in _summary(fit)[1]]
     facts.append(f"{'status:':12}{fit.status}: {fit.status.cause}")
     if not fit.status.ok or fit.num_updates == 0:
         facts.append(f"{'':12}NOT FITTED. {fit.status.advice}")
@@ -119,8 +120,13 @@ def _verdict(fit: Fit) -> dict[str, Any] | None:
     }
 
 
-def _summary(fit: Fit) -> tuple[Summary, ...]:
-    return fit.summary if fit.num_updates else ()
+def _summary(fit: Fit) -> tuple[tuple[Summary, ...], list[str]]:
+    """Return the table and the notes: among them, where there is no table, why."""
+    notes = list(fit.notes)
+    try:
+        return fit.summary if fit.num_updates else (), notes
+    except ValueError as error:
+        return (), [*notes, f"no table: {error}"]
 
 
 def _number(value: float) -> float | None:

@@ -128,6 +128,8 @@ class Fit:
     """The verdict that was saved with the fit."""
     saved_summary: tuple[Summary, ...] = field(default=(), repr=False)
     """The table as it was when the fit was saved; empty for a fit fresh from ``fit``."""
+    saved_constrained: bool = field(default=False, repr=False)
+    """Whether the parameters of a fit that was loaded have a scale of their own."""
 
     @property
     def dim(self) -> int:
@@ -213,7 +215,12 @@ class Fit:
             return self.saved_summary
         if not self.constrained:
             return tuple(self._exact_summary())
-        assert self.target is not None
+        self._fitted  # noqa: B018  (refuses a fit without an update)
+        if self.target is None:
+            raise ValueError(
+                "The summary could not be computed when the fit was saved, and needs its model. "
+                "Use scorevi.load(path, target=...)."
+            )
         variables = self.target.variables
         left_out = {*variables.pointwise(self._fitted.mean[None]), *variables.predictive}
         one = self.named(self._fitted.mean[None])
@@ -342,7 +349,7 @@ class Fit:
     def constrained(self) -> bool:
         """Whether the parameters have a scale of their own, apart from the unconstrained one."""
         if self.target is None:
-            return bool(self.saved_summary)
+            return self.saved_constrained
         variables = self.target.variables
         return variables.constrain is not None or variables.derive is not None
 

@@ -23,6 +23,8 @@ from scorevi.targets.base import Parameter, Target
 from scorevi.verdict import Reason, Verdict
 
 _FORMAT = "scorevi-fit-2"
+_READABLE = ("scorevi-fit-1", _FORMAT)
+"""The first knew of no verdict and of no restarts."""
 _SAME = 1e-6
 """How close the scores of a target are to be for it to be the one that was fitted."""
 
@@ -31,7 +33,7 @@ def save(fit: Fit, path: str | Path) -> Path:
     """Write a fit; see :meth:`scorevi.Fit.save`. The file appears whole or not at all."""
     path = check_folder(path)
     if path.suffix != ".npz":
-        path = path.with_name(path.name + ".npz")
+        path = check_folder(path.with_name(path.name + ".npz"))
     meta = {
         "format": _FORMAT,
         "version": fit.version,
@@ -75,13 +77,16 @@ def load(path: str | Path, target: Any = None) -> Fit:
     Parameters
     ----------
     path
-        The ``.npz`` file.
+        The ``.npz`` file; the ending may be left out.
     target
         The target that was fitted. Needed only for draws on the constrained scale, because
         functions are not saved. One whose scores differ from those of the target that was
         fitted is refused, at the cost of one gradient.
     """
     path = Path(path)
+    ended = path.with_name(f"{path.name}.npz") if path.name else path
+    if not path.exists() and ended.is_file():
+        path = ended  # as ``save`` wrote it
     if not path.is_file():
         raise ValueError(f"`path` must be a file; there is none at {path}.")
     foreign = f"`path` must be a file written by Fit.save; {path} is not"
@@ -89,7 +94,7 @@ def load(path: str | Path, target: Any = None) -> Fit:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
         meta = json.loads(str(arrays["meta"]))
-        if meta["format"] != _FORMAT:
+        if meta["format"] not in _READABLE:
             raise ValueError(f"it has the format {meta['format']!r}, not {_FORMAT!r}")
         fit = _assemble(arrays, meta)
     except ValueError as error:
@@ -149,6 +154,7 @@ def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
         BadScore(point, cause, detail)
         for point, (cause, detail) in zip(arrays["bad_points"], meta["bad_examples"], strict=True)
     ]
+    verdict = meta.get("verdict")
     return Fit(
         q=Gaussian(mean, factor, float(arrays["log_det"])),
         status=Status(*meta["status"]),
@@ -163,13 +169,17 @@ def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
         bad_scores=BadScores(Counter(meta["bad_scores"]), examples),
         notes=tuple(meta["notes"]),
         version=meta["version"],
-        saved_verdict=None if meta["verdict"] is None else _verdict(meta["verdict"]),
+        saved_verdict=None if verdict is None else _verdict(verdict),
         restarts=tuple(
             Restart(seed, status, elbo, mean, sd)
             for (seed, status, elbo), mean, sd in zip(
-                meta["restarts"], arrays["restart_means"], arrays["restart_sds"], strict=True
+                meta.get("restarts", ()),
+                arrays.get("restart_means", ()),
+                arrays.get("restart_sds", ()),
+                strict=True,
             )
         ),
+        saved_constrained=meta["constrained"],
         saved_summary=tuple(Summary(*row) for row in meta["summary"])
         if meta["constrained"]
         else (),

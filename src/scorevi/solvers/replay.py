@@ -115,7 +115,7 @@ class Replay:
         """
         q = state.q
         theta = np.array([pair.theta for pair in pairs]).reshape(-1, q.dim)
-        z = np.linalg.solve(q.factor, (theta - q.mean).T).T
+        z = q.whiten(theta)
         near = np.vecdot(z, z) <= 9.0 * q.dim
         h = q.whiten_score(np.array([pair.score for pair in pairs]).reshape(-1, q.dim))
         top = np.full(int(near.sum()), -float(q.log_det or 0.0))

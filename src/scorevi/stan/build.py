@@ -15,8 +15,15 @@ from pathlib import Path
 from scorevi._extras import require
 from scorevi.progress import activity
 from scorevi.stan import cache
+from scorevi.stan.interface import client, defines
 from scorevi.stan.program import Program
-from scorevi.stan.toolchain import CompileError, Toolchain
+from scorevi.stan.toolchain import (
+    CompileError,
+    Toolchain,
+    find_compiler,
+    machine,
+    version_of,
+)
 
 _HERE = Path(__file__).parent
 _SHIM, _EXPORTS = _HERE / "shim.cpp", _HERE / "exports.map"
@@ -74,7 +81,7 @@ def _build_by_httpstan(program: Program, toolchain: Toolchain, progress: bool | 
     cpp = program.to_cpp(toolchain)  # includes are in it, so it is all that matters
     base = _digest(
         *toolchain.recipe,
-        *_interface(),
+        *defines(),
         _SHIM.read_text(),
         _EXPORTS.read_text(),
     )
@@ -106,16 +113,8 @@ def _build_by_httpstan(program: Program, toolchain: Toolchain, progress: bool | 
     return cache.entry("models", f"{base}-{_digest(cpp)}", fill, _KEEP_MODELS) / "model.so"
 
 
-def _interface() -> tuple[str, ...]:
-    """Return the version of BridgeStan's interface, for which the client looks."""
-    require("bridgestan")
-    parts = re.findall(r"\d+", importlib.metadata.version("bridgestan"))[:3]
-    names = ("MAJOR", "MINOR", "PATCH")
-    return tuple(f"-DBRIDGESTAN_{name}={part}" for name, part in zip(names, parts, strict=True))
-
-
 def _shim(work: Path, toolchain: Toolchain) -> None:
-    _run(toolchain, *_interface(), "-c", str(_SHIM), "-o", str(work / "shim.o"))
+    _run(toolchain, *defines(), "-c", str(_SHIM), "-o", str(work / "shim.o"))
 
 
 def _header(work: Path, toolchain: Toolchain) -> None:
@@ -162,9 +161,11 @@ def _bridgestan_folder() -> Path | None:
 
 
 def _build_by_bridgestan(program: Program, folder: Path, progress: bool | None) -> Path:
-    bridgestan = require("bridgestan")
+    bridgestan = client()
     included = _included(program.code, program.include_paths, set())
-    key = _digest(str(folder), bridgestan.__version__, program.code, *included)
+    key = _digest(
+        str(folder), bridgestan.__version__, *_make_settings(folder), program.code, *included
+    )
 
     def fill(work: Path) -> None:
         source = work / "model.stan"
@@ -182,6 +183,19 @@ def _build_by_bridgestan(program: Program, folder: Path, progress: bool | None) 
             built.rename(work / "model.so")
 
     return cache.entry("models", key, fill, _KEEP_MODELS) / "model.so"
+
+
+def _make_settings(folder: Path) -> tuple[str, ...]:
+    """Return all that decides what BridgeStan's own Makefile makes of a program, but for itself."""
+    local = folder / "make" / "local"
+    compiler = find_compiler() or ()
+    return (
+        *machine(),
+        *compiler,
+        version_of(compiler) if compiler else "",
+        *(os.environ.get(name, "") for name in ("CXX", "CXXFLAGS", "CPPFLAGS", "LDFLAGS")),
+        local.read_text(encoding="utf-8", errors="replace") if local.is_file() else "",
+    )
 
 
 def _included(code: str, folders: Sequence[Path], seen: set[Path]) -> list[str]:

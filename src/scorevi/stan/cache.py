@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from scorevi._extras import require
@@ -31,8 +29,11 @@ def folder() -> Path:
             f"The cache folder {path} cannot be used: {error.strerror}. "
             "Set SCOREVI_CACHE to a folder of your own."
         ) from None
-    # Libraries from here are loaded into the process, so nobody else may write to it.
-    if state.st_uid != os.getuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    # Libraries from here are loaded into the process, so nobody else may write to it. Windows has
+    # neither numbers of users nor these bits, and its folder for caches is the user's own.
+    if hasattr(os, "getuid") and (
+        state.st_uid != os.getuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
         raise ValueError(
             f"The cache folder {path} must belong to you and be writable by you alone. "
             f"Use chmod go-w {path}, or set SCOREVI_CACHE to a folder of your own."
@@ -50,7 +51,7 @@ def entry(kind: str, key: str, fill: Callable[[Path], None], keep: int) -> Path:
     shelf.mkdir(mode=0o700, exist_ok=True)
     path = shelf / key
     if not path.is_dir():
-        with _locked(shelf / f".{key}.lock"):
+        with require("filelock").FileLock(shelf / f".{key}.lock"):
             if not path.is_dir():
                 work = Path(tempfile.mkdtemp(prefix=".part-", dir=shelf))
                 try:
@@ -67,14 +68,6 @@ def entry(kind: str, key: str, fill: Callable[[Path], None], keep: int) -> Path:
 def count(kind: str, prefix: str) -> int:
     """Return how many entries of a kind there are whose key begins so."""
     return sum(path.name.startswith(prefix) for path in _entries(folder() / kind))
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    # Left in place: to remove a lock that another process waits for would let a third one in.
 
 
 def _entries(shelf: Path) -> list[Path]:

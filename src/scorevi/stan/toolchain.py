@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import platform
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -70,12 +72,11 @@ class Toolchain:
     @cached_property
     def compiler(self) -> tuple[str, ...]:
         """The C++ compiler: that of the environment variable CXX, or the first one found."""
-        asked = shlex.split(os.environ.get("CXX", ""))
-        for command in [asked] if asked else [[name] for name in _COMPILERS]:
-            path = shutil.which(command[0])
-            if path is not None:
-                return (path, *command[1:])
-        looked = f"CXX={os.environ['CXX']}" if asked else ", ".join(_COMPILERS)
+        found = find_compiler()
+        if found is not None:
+            return found
+        asked = os.environ.get("CXX", "").strip()
+        looked = f"CXX={asked}" if asked else ", ".join(_COMPILERS)
         advice = _ADVICE.get(sys.platform, "a C++17 compiler for this system")
         raise CompileError(
             f"A Stan program needs a C++ compiler, and none was found (looked for {looked}). "
@@ -85,9 +86,7 @@ class Toolchain:
     @cached_property
     def compiler_version(self) -> str:
         """What the compiler says of itself; other words mean another compiler."""
-        command = [*self.compiler, "--version"]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        return run.stdout
+        return version_of(self.compiler)
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -97,7 +96,7 @@ class Toolchain:
     @property
     def recipe(self) -> tuple[str, ...]:
         """All that decides what comes out, wherever the toolchain lies."""
-        return (self.version, self.compiler_version, *self.compiler, *_FLAGS)
+        return (self.version, self.compiler_version, *self.compiler, *_FLAGS, *machine())
 
     @property
     def tbb(self) -> Path:
@@ -117,3 +116,25 @@ class Toolchain:
             "-Wl,-z,origin",
             "-Wl,-rpath,$ORIGIN",
         )
+
+
+def find_compiler() -> tuple[str, ...] | None:
+    """Return the command of the C++ compiler that CXX names, or of the first one found."""
+    asked = shlex.split(os.environ.get("CXX", ""))
+    for command in [asked] if asked else [[name] for name in _COMPILERS]:
+        path = shutil.which(command[0])
+        if path is not None:
+            return (path, *command[1:])
+    return None
+
+
+def version_of(compiler: Sequence[str]) -> str:
+    """Return what a compiler says of itself."""
+    command = [*compiler, "--version"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    return run.stdout
+
+
+def machine() -> tuple[str, ...]:
+    """Return what a compiled library runs on: a folder may be shared between machines."""
+    return (sys.platform, platform.machine())

@@ -63,6 +63,11 @@ def evaluating(
     if not isolate and timeout is None and workers is None:
         yield target
         return
+    if sys.platform == "win32":
+        raise ValueError(
+            "`isolate`, `score_timeout` and `workers` need a system whose pipes can be waited for, "
+            "such as Linux or macOS; this is Windows. Leave them out, or use WSL."
+        )
     if IN_WORKER in os.environ:
         raise ValueError(
             "`isolate` and `workers` must not be used while a model is imported by a worker; put "

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorevi._arrays import Array, as_count
-from scorevi._extras import require
+from scorevi.stan.interface import client, load_model
 from scorevi.status import FitWarning
 from scorevi.targets.base import Evaluation, Failure, Parameter, describe
 from scorevi.targets.variables import Variables
@@ -126,8 +126,14 @@ class StanTarget:
     def __reduce__(self) -> tuple[Any, ...]:
         # The library by its path, and the data as the text that the model was made with.
         model, named = self.model, self.variables
-        more = {"observed": named.observed, "dims": named.dims, "coords": named.coords}
-        return _rebuilt, (model.lib_path, model.data, model.seed, self.threads, more)
+        more = {
+            "observed": named.observed,
+            "predictive": named.predictive,
+            "dims": named.dims,
+            "coords": named.coords,
+        }
+        made_of = (model.lib_path, model.data, model.seed, self.threads, self.name, more)
+        return _rebuilt, made_of
 
     def _take(self, error: ctypes.c_void_p) -> str:
         """Return Stan's message and free it."""
@@ -200,7 +206,7 @@ def from_stan(
     >>> target.dim, [parameter.name for parameter in target.parameters]
     (2, ['mu', 'sigma'])
     """
-    bridgestan = require("bridgestan")
+    bridgestan = client()
     threads = as_count("threads", threads)
     given: dict[str, Any] = {}
     if isinstance(program, bridgestan.StanModel):
@@ -208,7 +214,7 @@ def from_stan(
             raise ValueError("`data` must be left out for a StanModel, which has its data.")
         model, name = program, Path(program.lib_path).name
     else:
-        model, given, name = _load(bridgestan, program, data, include_paths, seed, progress)
+        model, given, name = _load(program, data, include_paths, seed, progress)
     if threads > 1 and "STAN_THREADS=true" not in model.model_info():
         raise ValueError(
             f"`threads` must be 1 for a library compiled without STAN_THREADS; got {threads}."
@@ -233,9 +239,11 @@ def from_stan(
     return StanTarget(model, _unconstrained(model), variables, threads, name)
 
 
-def _rebuilt(library: str, data: str, seed: int, threads: int, more: dict[str, Any]) -> StanTarget:
-    model = require("bridgestan").StanModel(library, data or None, seed=seed, warn=False)
-    return StanTarget(model, _unconstrained(model), _variables(model, **more), threads)
+def _rebuilt(
+    library: str, data: str, seed: int, threads: int, name: str, more: dict[str, Any]
+) -> StanTarget:
+    model = load_model(library, data or None, seed)
+    return StanTarget(model, _unconstrained(model), _variables(model, **more), threads, name)
 
 
 def _address(array: Any) -> int:
@@ -244,7 +252,6 @@ def _address(array: Any) -> int:
 
 
 def _load(
-    bridgestan: Any,
     program: Any,
     data: Any,
     include_paths: Sequence[str | os.PathLike[str]],
@@ -277,12 +284,8 @@ def _load(
     if source is not None:
         library = build(source, progress)
     try:
-        model = bridgestan.StanModel(library, text, seed=seed, warn=False)
+        model = load_model(library, text, seed)
         return model, given, library.name if source is None else source.name
-    except (OSError, AttributeError) as error:
-        raise ValueError(
-            f"`program` must be a library with BridgeStan's interface; {library} is not: {error}."
-        ) from None
     except RuntimeError as error:
         raise explain(error) from None
 

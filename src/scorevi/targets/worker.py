@@ -27,8 +27,9 @@ _DIE_WITH_PARENT = 1
 def main() -> None:
     """Load the target, say so, and answer until the other side closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the other side decides when to end
-    with contextlib.suppress(AttributeError, OSError):  # Linux alone has it
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if sys.platform == "linux":  # which alone has it
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     questions = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     # What a model prints must not get among the answers.

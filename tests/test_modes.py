@@ -1,0 +1,45 @@
+"""The search for modes that a fit does not reach: where it begins, and what counts as reached."""
+
+import math
+
+import numpy as np
+import pytest
+from conftest import gsm_fit
+
+from scorevi.examples import random_gaussian
+from scorevi.modes import _FAR, _SEPARATE, _WIDE, _around, _is_reached
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 40])
+def test_climbs_begin_far_outside_on_all_sides(dim, monkeypatch):
+    fit = gsm_fit(random_gaussian(dim, 10, seed=1), max_gradients=40)
+    qr = np.linalg.qr
+    shapes = []
+    monkeypatch.setattr(np.linalg, "qr", lambda a: shapes.append(a.shape) or qr(a))
+    points = _around(fit, np.random.default_rng(5))
+    assert points.shape == (_FAR, dim)
+    z = fit.q.whiten(points)
+    radius = math.sqrt(dim) + _WIDE
+    ends = min(_FAR, 2 * dim)
+    np.testing.assert_allclose(z[:ends] @ z[:ends].T, _ends(ends, radius), atol=1e-7 * radius**2)
+    assert (fit.q.distance(points) > radius * (1 - 1e-9)).all()
+    # Three axes take no more than three columns.
+    assert shapes
+    assert all(shape == (dim, min(dim, _FAR // 2)) for shape in shapes)
+    # The same axes as those of a whole basis.
+    whole = qr(np.random.default_rng(5).standard_normal((dim, dim)))[0].T
+    expected = np.repeat(whole[: ends // 2], 2, axis=0) * np.tile([1.0, -1.0], ends // 2)[:, None]
+    np.testing.assert_allclose(z[:ends], radius * expected, atol=1e-8 * radius)
+
+
+def _ends(count, radius):
+    """Inner products of both ends of orthogonal axes."""
+    return radius**2 * np.kron(np.eye(count // 2), [[1.0, -1.0], [-1.0, 1.0]])
+
+
+def test_what_is_reached_is_measured_in_sds():
+    fit = gsm_fit(random_gaussian(5, 100, seed=2), max_gradients=60)
+    direction = np.full(5, 1 / math.sqrt(5))
+    limit = math.sqrt(5) + _SEPARATE
+    assert _is_reached(fit, fit.q.unwhiten(0.99 * limit * direction[None])[0])
+    assert not _is_reached(fit, fit.q.unwhiten(1.01 * limit * direction[None])[0])
