@@ -249,7 +249,24 @@ def test_ctrl_c_ends_the_fit_with_what_it_has():
     assert fit.status == "interrupted"
     assert fit.num_updates > 0
     assert np.isfinite(fit.mean).all()
-    assert "run it again" in fit.status.advice
+    assert "holds what was reached" in fit.status.advice
+    assert "resume" not in fit.status.advice
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_ctrl_c_before_the_first_update_leaves_nothing_and_says_so(kept, tmp_path):
+    def score(theta):
+        signal.raise_signal(signal.SIGINT)
+        return -theta
+
+    target = scorevi.from_function(score, 3, batched=True)
+    options = {"checkpoint": tmp_path / "c", "resume": True} if kept else {}
+    with pytest.warns(scorevi.FitWarning, match="stopped by the user before the first update"):
+        fit = gsm_fit(target, **options)
+    assert fit.num_updates == 0
+    assert "holds what was reached" not in fit.status.advice
+    assert ("resume=True (--resume)" in fit.status.advice) is kept
+    assert ("begin again" in fit.status.advice) is not kept
 
 
 @pytest.mark.parametrize("dim", [1, 2, 20])

@@ -368,10 +368,13 @@ class Fit:
         return self.q
 
     @property
-    def _rank(self) -> tuple[bool, float]:
-        """How this fit compares with others of the same target: sound ones first, then by ELBO."""
-        quality = self.fisher * -1.0 if math.isnan(self.elbo) else self.elbo
-        return self.status.ok and self.num_updates > 0, quality
+    def _rank(self) -> tuple[bool, float, float]:
+        """How this fit compares with others of the same target: sound ones first, then by ELBO.
+
+        Without a log density, by Fisher residual.
+        """
+        known = [-math.inf if math.isnan(x) else x for x in (self.elbo, -self.fisher)]
+        return self.status.ok and self.num_updates > 0, known[0], known[1]
 
     def _recent(self, estimates: Array) -> float:
         count = min(50, math.ceil(len(estimates) / 4))

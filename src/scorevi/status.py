@@ -18,7 +18,10 @@ _ADVICE = {
         "far it has come."
     ),
     "time": "Raise max_seconds, or make the score faster.",
-    "interrupted": "The fit holds what was reached; run it again to go on.",
+    "interrupted": (
+        "The fit holds what was reached, and initial=fit.q begins from there. With checkpoint= it "
+        "could have gone on."
+    ),
     "diverged": (
         "Likely causes: an improper or flat posterior (a parameter without a prior), a score of "
         "the wrong sign, or a score that is not the gradient of one function. Check the score "

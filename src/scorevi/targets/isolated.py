@@ -18,6 +18,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -79,6 +80,8 @@ def evaluating(
 class IsolatedTarget:
     """A target whose points are evaluated by workers; see :func:`evaluating`."""
 
+    thread_safe = True
+
     def __init__(self, target: Target, content: bytes, workers: int, timeout: float | None) -> None:
         self.inside = target
         """The target itself, in this process."""
@@ -87,6 +90,7 @@ class IsolatedTarget:
         self._count = workers
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
 
     @property
     def dim(self) -> int:
@@ -125,7 +129,14 @@ class IsolatedTarget:
         self._selector.close()
 
     def evaluate(self, theta: Array) -> Evaluation:
-        """Evaluate at the rows of theta, each by whichever worker is free."""
+        """Evaluate at the rows of theta, each by whichever worker is free.
+
+        Threads take turns, each with all of the workers.
+        """
+        with self._lock:
+            return self._evaluate(theta)
+
+    def _evaluate(self, theta: Array) -> Evaluation:
         theta = np.ascontiguousarray(theta, dtype=np.float64)
         score = np.full(theta.shape, np.nan)
         log_density = np.full(len(theta), np.nan)
