@@ -256,7 +256,8 @@ def test_ctrl_c_ends_the_fit_with_what_it_has():
 @pytest.mark.parametrize("kept", [True, False])
 def test_ctrl_c_before_the_first_update_leaves_nothing_and_says_so(kept, tmp_path):
     def score(theta):
-        signal.raise_signal(signal.SIGINT)
+        if len(theta) > 1:  # not the single point by which a checkpoint knows the target
+            signal.raise_signal(signal.SIGINT)
         return -theta
 
     target = scorevi.from_function(score, 3, batched=True)
