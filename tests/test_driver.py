@@ -4,8 +4,10 @@ import dataclasses
 import signal
 import threading
 import time
+import warnings
 from typing import NamedTuple
 
+import conftest
 import numpy as np
 import pytest
 from conftest import TARGETS, gsm_fit, gsm_iterate, logistic_regression
@@ -268,6 +270,17 @@ def test_ctrl_c_before_the_first_update_leaves_nothing_and_says_so(kept, tmp_pat
     assert "holds what was reached" not in fit.status.advice
     assert ("resume=True (--resume)" in fit.status.advice) is kept
     assert ("begin again" in fit.status.advice) is not kept
+
+
+def test_every_fit_that_fails_is_warned_of():
+    target = scorevi.from_function(lambda theta: theta * np.nan, 2, batched=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # as outside of tests: once for each line of code
+        for _ in range(4):
+            gsm_fit(target)
+    told = [warning for warning in caught if warning.category is scorevi.FitWarning]
+    assert len(told) == 4
+    assert {warning.filename for warning in told} == {conftest.__file__}
 
 
 @pytest.mark.parametrize("dim", [1, 2, 20])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +19,10 @@ from scorevi.records import Updates
 from scorevi.restarts import Outcome, Restarts, best_of
 from scorevi.results import Fit, Trace
 from scorevi.solvers import HasVariants, Solver, make_solver
-from scorevi.status import FitError, FitWarning
+from scorevi.status import FitError, warn_each_time
 from scorevi.stopping import StopRule
 from scorevi.targets import Target, as_target
-from scorevi.targets.isolated import evaluating
+from scorevi.targets.isolated import Isolation, evaluating
 
 
 class Step(NamedTuple):
@@ -117,7 +116,8 @@ def fit(
         The time between two writings of the checkpoint.
     isolate
         Compute the scores in another process. Where it crashes the point counts as a bad score,
-        and another process goes on. Points are evaluated one by one.
+        and another process goes on. Points are evaluated one by one. What evaluates the target
+        after the fit, such as ``fit.check()``, does so in the same way.
     score_timeout
         The most seconds that a point may take, after which it counts as a bad score. Implies
         ``isolate``.
@@ -155,8 +155,9 @@ def fit(
         )
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     outcomes: list[Outcome] = []
+    isolation = Isolation(isolate, score_timeout, workers)
     with (
-        evaluating(target, isolate, score_timeout, workers) as evaluated,
+        evaluating(target, *isolation) as evaluated,
         progress_bar(max_gradients, progress) as show,
     ):
         if keeper is not None:
@@ -184,13 +185,14 @@ def fit(
     asked = len(variants) * (1 + restarts)
     if asked > 1:
         result = best_of([fit for fit, _ in outcomes], result, asked)
-    result = dataclasses.replace(result, target=target)  # not its workers, which are gone
+    # Not its workers, which are gone.
+    result = dataclasses.replace(result, target=target, isolation=isolation)
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:
         warning = result.status.explain()
     if warning:
-        warnings.warn(warning, FitWarning, stacklevel=2)
+        warn_each_time(warning)
     return result
 
 

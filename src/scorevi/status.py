@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -90,3 +92,13 @@ class FitError(RuntimeError):
 
 class FitWarning(UserWarning):
     """A fit ended in a way that should not pass unread."""
+
+
+def warn_each_time(text: str) -> None:
+    """Warn the caller's caller with :class:`FitWarning`, also if it was told the same before.
+
+    Python shows a warning once per line of code, but a loop over fits may fail more than once.
+    """
+    frame = sys._getframe(2)
+    where = frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__")
+    warnings.warn_explicit(text, FitWarning, *where)  # with no record of what was shown
