@@ -400,6 +400,7 @@ def test_ctrl_c_loses_nothing(tmp_path):
     path = tmp_path / "c"
     fit = scorevi.fit(target, "gsm", max_gradients=400, checkpoint=path)
     assert fit.status == "interrupted"
+    assert "resume=True (--resume) goes on from the checkpoint" in fit.status.advice
     on = scorevi.fit(target, "gsm", max_gradients=400, checkpoint=path, resume=True)
     assert_same(on, scorevi.fit(base, "gsm", max_gradients=400))
 

@@ -42,6 +42,10 @@ def slow():
         return -x
     return scorevi.from_function(score, 2, batched=True)
 
+def stopped():
+    import signal
+    return scorevi.from_function(lambda x: signal.raise_signal(signal.SIGINT), 2, batched=True)
+
 def crash():
     raise RuntimeError("no such\\ndata")
 """
@@ -159,13 +163,32 @@ def test_a_function_that_makes_the_target_and_a_point_to_start_from(folder):
 
 @pytest.mark.parametrize(("name", "word"), [("broken", "bad-scores"), ("flat", "diverged")])
 def test_a_failed_fit_exits_with_1_and_says_so(folder, name, word):
-    result = run(folder, "fit", f"model.py:{name}", "--out", "fit.npz", "--draws", "draws.csv")
+    options = ["--solver", "gsm", "--out", "fit.npz", "--draws", "draws.csv"]
+    result = run(folder, "fit", f"model.py:{name}", *options)
     assert result.returncode == 1
     assert f"status:     {word}" in result.stdout
     assert "NOT FITTED" in result.stdout
     assert "Traceback" not in result.stderr
     assert "Warning" not in result.stderr
-    assert run(folder, "show", "fit.npz").returncode == 1
+    # What has diverged was something before; what never had a score was nothing.
+    nothing = name == "broken"
+    assert (folder / "fit.npz").exists() is not nothing
+    assert ("--out fit.npz was not written: nothing was fitted" in result.stderr) is nothing
+    assert run(folder, "show", "fit.npz").returncode == (2 if nothing else 1)
+    assert not (folder / "draws.csv").exists()
+    assert "--draws draws.csv was not written: nothing was fitted" in result.stderr
+
+
+@pytest.mark.parametrize(("name", "seconds", "code"), [("target", 1e-9, 1), ("stopped", 60, 130)])
+def test_what_ended_before_its_first_update_leaves_no_file(folder, name, seconds, code):
+    options = ["--out", "fit.npz", "--draws", "draws.csv", "--max-seconds", seconds]
+    result = run(folder, "fit", f"model.py:{name}", *options)
+    assert result.returncode == code
+    assert "NOT FITTED" in result.stdout
+    assert "holds what was reached" not in result.stdout
+    assert not list(folder.glob("*.npz")) + list(folder.glob("*.csv"))
+    for option in ("--out fit.npz", "--draws draws.csv"):
+        assert f"scorevi: note: {option} was not written: nothing was fitted." in result.stderr
 
 
 def test_bad_scores_are_reported(folder):
@@ -255,8 +278,9 @@ def test_names_are_printed_as_they_are(folder):
 
 
 def test_a_file_that_cannot_be_written_is_said_though_the_fit_is_printed(folder):
-    for name in ("target", "broken"):
-        result = run(folder, "fit", f"model.py:{name}", "--out", "/proc/fit.npz")
+    for name in ("target", "flat"):
+        options = ["--solver", "gsm", "--out", "/proc/fit.npz"]
+        result = run(folder, "fit", f"model.py:{name}", *options)
         assert result.returncode == 2
         assert "could not be written: /proc/fit.npz" in result.stderr
         assert "status:" in result.stdout

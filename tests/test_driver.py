@@ -4,8 +4,10 @@ import dataclasses
 import signal
 import threading
 import time
+import warnings
 from typing import NamedTuple
 
+import conftest
 import numpy as np
 import pytest
 from conftest import SHORT, TARGETS, gsm_fit, gsm_iterate, logistic_regression
@@ -251,7 +253,36 @@ def test_ctrl_c_ends_the_fit_with_what_it_has():
     assert fit.status == "interrupted"
     assert fit.num_updates > 0
     assert np.isfinite(fit.mean).all()
-    assert "run it again" in fit.status.advice
+    assert "holds what was reached" in fit.status.advice
+    assert "resume" not in fit.status.advice
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_ctrl_c_before_the_first_update_leaves_nothing_and_says_so(kept, tmp_path):
+    def score(theta):
+        if len(theta) > 1:  # not the single point by which a checkpoint knows the target
+            signal.raise_signal(signal.SIGINT)
+        return -theta
+
+    target = scorevi.from_function(score, 3, batched=True)
+    options = {"checkpoint": tmp_path / "c", "resume": True} if kept else {}
+    with pytest.warns(scorevi.FitWarning, match="stopped by the user before the first update"):
+        fit = gsm_fit(target, **options)
+    assert fit.num_updates == 0
+    assert "holds what was reached" not in fit.status.advice
+    assert ("resume=True (--resume)" in fit.status.advice) is kept
+    assert ("begin again" in fit.status.advice) is not kept
+
+
+def test_every_fit_that_fails_is_warned_of():
+    target = scorevi.from_function(lambda theta: theta * np.nan, 2, batched=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")  # as outside of tests: once for each line of code
+        for _ in range(4):
+            gsm_fit(target)
+    told = [warning for warning in caught if warning.category is scorevi.FitWarning]
+    assert len(told) == 4
+    assert {warning.filename for warning in told} == {conftest.__file__}
 
 
 @pytest.mark.parametrize("dim", [1, 2, 20])

@@ -1,6 +1,8 @@
 """Scores from other processes: what dies there does not die here, and the bits are the same."""
 
 import ctypes
+import dataclasses
+import importlib.util
 import json
 import os
 import signal
@@ -182,6 +184,50 @@ def test_ctrl_c_ends_the_fit_and_its_workers():
     fit = scorevi.fit(target, "gsm", max_gradients=10**6, workers=2, stop=False)
     timer.join()
     assert fit.status == "interrupted"
+
+
+def only_in_workers(seen):
+    """A Gaussian that hangs at some points, and notes when it is evaluated in this process."""
+
+    def score(x):
+        if IN_WORKER not in os.environ:
+            seen.append(x)
+        elif x[0] > 1.5:
+            time.sleep(60)
+        return -x
+
+    def log_density(x):
+        return -0.5 * float(x @ x)
+
+    return scorevi.from_function(score, 2, log_density, batched=False)
+
+
+def test_what_comes_after_the_fit_is_isolated_too(tmp_path):
+    seen = []
+    target = only_in_workers(seen)
+    fit = scorevi.fit(target, "gsm", max_gradients=40, seed=1, score_timeout=0.3, stop=False)
+    assert fit.target is target
+    verdict = fit.check(draws=40, modes=False)
+    assert fit.verdict is verdict
+    assert "of the draws have no usable score" in verdict.explain()
+    fit.error_bars(40)
+    assert fit.resample(10, proposals=40).theta.shape == (10, 2)
+    loaded = scorevi.load(fit.save(tmp_path / "fit.npz"))
+    assert loaded.verdict == verdict
+    if importlib.util.find_spec("arviz"):
+        assert "importance_weight" in fit.to_arviz(20, seed=1).sample_stats
+    assert not seen
+    assert fit.target is target
+
+
+def test_an_error_after_the_fit_carries_the_fit_itself():
+    target = scorevi.from_function(lambda x: -x, 2, lambda x: -0.5 * float(x @ x), batched=False)
+    fit = scorevi.fit(target, max_gradients=40, workers=1)
+    q = scorevi.Gaussian.from_moments([0.0, 0.0], 0.01 * np.eye(2))
+    narrow = dataclasses.replace(fit, q=q)
+    with pytest.raises(scorevi.FitError, match="k-hat") as caught:
+        narrow.resample(250)
+    assert caught.value.fit is narrow
 
 
 class Unloadable:

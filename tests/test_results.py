@@ -291,7 +291,12 @@ def content_of(fit):
 
 def test_the_repr_is_one_line(fit):
     assert len(repr(fit).splitlines()) == 1
-    assert "2 dimensions" not in repr(fit)
+    assert f"Fit of {fit.q.dim} dimensions" in repr(fit)
+    assert "nan" not in repr(fit)
+    without = gsm_fit(scorevi.from_function(np.negative, 2, batched=True), max_gradients=100)
+    assert "Fit of 2 dimensions" in repr(without)
+    assert "ELBO" not in repr(without)
+    assert "ELBO" in repr(fit)
 
 
 def test_odd_names_in_pictures(tmp_path):

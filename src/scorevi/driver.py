@@ -25,7 +25,7 @@ from scorevi.diagnostics import (
     still_moving,
 )
 from scorevi.drawing import Drawing, NothingGood
-from scorevi.evaluate import Evaluator, Exhausted, Pair, TooManyBadScores
+from scorevi.evaluate import Evaluator, Exhausted, Interrupted, Pair, TooManyBadScores
 from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near, NoFinitePoint, search, start
 from scorevi.noise import RESTART, SEARCH, Noise, stream
@@ -74,7 +74,6 @@ class Run:
         max_seconds: float | None,
         chunked: bool,
     ) -> None:
-        self.began = time.perf_counter()
         self.entropy = entropy
         self.evaluator = Evaluator(target, max_gradients)
         self.solver = solver
@@ -87,9 +86,12 @@ class Run:
         self.status: Status | None = None
         self.next_look: float = math.inf
         """The update at which somebody wants to look; a chunk of updates ends there."""
+        self.has_checkpoint = False
+        """Whether there is a file to go on from; what is advised at the end depends on it."""
         self._max_seconds = max_seconds
+        self._began: float | None = None
+        self._seconds_before = 0.0
         self.compiling = 0.0
-        self._set_deadline()
         self._rng = stream(entropy, SEARCH)
         self._loop: Loop | None = None
         if chunked and solver.compilable and isinstance(target, JaxTarget):
@@ -109,8 +111,9 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """The time since the run began."""
-        return time.perf_counter() - self.began
+        """The time since the run began to go forward, that of earlier processes included."""
+        here = 0.0 if self._began is None else time.perf_counter() - self._began
+        return self._seconds_before + here
 
     def from_elsewhere(self, index: int) -> Run:
         """Return a run like this one, with a seed and a start of its own."""
@@ -131,7 +134,10 @@ class Run:
         """Go forward until the run ends; ``self.status`` then says how.
 
         The first of a run that was not restored has no records: it says that the start is made.
+        The clock starts here: a run may have to wait for its turn.
         """
+        self._began = time.perf_counter()
+        self._set_deadline()
         try:
             if self._state is None:
                 # What is not finite is looked for and counted; it need not be warned of as well.
@@ -141,6 +147,8 @@ class Run:
             if self._loop is not None and self.evaluator.remaining >= self.batch_size:
                 self._compile(self._loop)
             while self.status is None:
+                if self.evaluator.interrupted.is_set():
+                    raise Interrupted
                 with np.errstate(all="ignore"):
                     updates = self._advance()
                 yield updates
@@ -150,8 +158,8 @@ class Run:
             self.status = self._bad_scores("no point with a finite score was found")
         except TooManyBadScores:
             self.status = self._bad_scores("more than 90 % of the last 100 scores were bad")
-        except KeyboardInterrupt:
-            self.interrupt()
+        except (Interrupted, KeyboardInterrupt):
+            self.end_interrupted()
 
     def conclude(self, drifts: Array, quality: Quality) -> str:
         """Add what is to be said at the end to the notes; returns what is worth a warning."""
@@ -211,8 +219,25 @@ class Run:
         return Recent([own]).quality(self.q)
 
     def interrupt(self) -> None:
+        """Ask the run to end; any thread may, and it does before the next evaluation."""
+        self.evaluator.interrupted.set()
+
+    def end_interrupted(self) -> None:
         """End because the user said so."""
-        self.status = Status("interrupted", f"stopped by the user after {self._so_far()}")
+        go_on = "resume=True (--resume) goes on from the checkpoint."
+        if self.num_updates:
+            self.status = Status(
+                "interrupted",
+                f"stopped by the user after {self._so_far()}",
+                f"The fit holds what was reached; {go_on}" if self.has_checkpoint else "",
+            )
+        else:
+            self.status = Status(
+                "interrupted",
+                "stopped by the user before the first update, after "
+                f"{self.evaluator.spent} gradients",
+                go_on if self.has_checkpoint else "There is nothing to go on from: begin again.",
+            )
 
     def snapshot(self) -> Snapshot:
         """Return what :meth:`restore` needs, by reference: no array of a run is ever changed."""
@@ -243,18 +268,18 @@ class Run:
         self._log_det_at_start = snapshot.log_det_at_start
         self._sign = SignCheck(snapshot.slopes)
         self.notes = list(snapshot.notes)
-        self.began = time.perf_counter() - snapshot.seconds
+        self._seconds_before = snapshot.seconds
         self.compiling = snapshot.compiling
         self._smooth, self._stepwise = snapshot.smooth, snapshot.stepwise
         self._loop_raised = snapshot.loop_raised
         self._recent = Recent(snapshot.recent)
         self._loop = None if self._loop_raised else self._loop
-        self._set_deadline()
         self._size_batch()
 
     def _set_deadline(self) -> None:
         if self._max_seconds is not None:
-            self.evaluator.deadline = self.began + self._max_seconds + self.compiling
+            left = self._max_seconds + self.compiling - self.seconds
+            self.evaluator.deadline = time.perf_counter() + left
 
     def _start(self) -> None:
         begin = start(self._initial, self.evaluator, self._rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,6 +22,10 @@ _MAX_BAD_SHARE = 0.9
 
 class Exhausted(Exception):
     """No gradient, or no time, is left for what was asked."""
+
+
+class Interrupted(Exception):
+    """The user said to stop, from another thread."""
 
 
 class TooManyBadScores(Exception):
@@ -115,6 +120,8 @@ class Evaluator:
         self.retried = 0
         """Points of batched calls that raised, and were evaluated again one by one."""
         self.bad = BadScores()
+        self.interrupted = threading.Event()
+        """Set, by any thread, to have nothing evaluated any more."""
         self._window_start = 0
         self._window_bad = 0
 
@@ -130,6 +137,8 @@ class Evaluator:
 
     def __call__(self, theta: Array) -> Evaluation:
         """Evaluate the rows of theta; raises :class:`Exhausted` rather than overspend."""
+        if self.interrupted.is_set():
+            raise Interrupted
         size = len(theta)
         spent = self.spent + size
         if self.max_gradients is not None and spent > self.max_gradients:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import warnings
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +16,13 @@ from scorevi.gaussian import Gaussian
 from scorevi.initialize import Initial, Near
 from scorevi.progress import Show, progress_bar, show_nothing
 from scorevi.records import Updates
-from scorevi.results import Fit, Restart, Trace
+from scorevi.restarts import Outcome, Restarts, best_of
+from scorevi.results import Fit, Trace
 from scorevi.solvers import HasVariants, Solver, make_solver
-from scorevi.status import FitError, FitWarning
+from scorevi.status import FitError, warn_each_time
 from scorevi.stopping import StopRule
 from scorevi.targets import Target, as_target
-from scorevi.targets.isolated import evaluating
+from scorevi.targets.isolated import Isolation, evaluating
 
 
 class Step(NamedTuple):
@@ -97,8 +94,11 @@ def fit(
         Whether to stop when nothing is left to gain (:mod:`scorevi.stopping`). False goes on to
         the limit.
     restarts
-        How many more fits to make, side by side in threads, from starts of their own, each with
-        the same limits. The best by ELBO is returned; ``fit.restarts`` has the others, and
+        How many more fits to make from starts of their own, each with the same limits, its clock
+        running from its own beginning. They run side by side in threads where the target may be
+        evaluated by several at once: JAX and NumPyro, Stan, ``from_function(thread_safe=True)``,
+        and with ``isolate`` or ``workers`` all; others one after another. The best is returned, by
+        ELBO or, without a log density, by Fisher residual; ``fit.restarts`` has the others, and
         ``fit.check()`` says whether they agree.
     progress
         Whether to show a progress bar on standard error; None for only in a terminal or notebook.
@@ -116,7 +116,8 @@ def fit(
         The time between two writings of the checkpoint.
     isolate
         Compute the scores in another process. Where it crashes the point counts as a bad score,
-        and another process goes on. Points are evaluated one by one.
+        and another process goes on. Points are evaluated one by one. What evaluates the target
+        after the fit, such as ``fit.check()``, does so in the same way.
     score_timeout
         The most seconds that a point may take, after which it counts as a bad score. Implies
         ``isolate``.
@@ -153,9 +154,10 @@ def fit(
             "the fits one by one, each with its own seed and checkpoint."
         )
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
-    outcomes: list[tuple[Fit, str]] = []
+    outcomes: list[Outcome] = []
+    isolation = Isolation(isolate, score_timeout, workers)
     with (
-        evaluating(target, isolate, score_timeout, workers) as evaluated,
+        evaluating(target, *isolation) as evaluated,
         progress_bar(max_gradients, progress) as show,
     ):
         if keeper is not None:
@@ -171,65 +173,34 @@ def fit(
                 chunked=True,
             )
             before = sum(fit.num_gradients for fit, _ in outcomes)
-            with _elsewhere(run, restarts, stop) as others:
+            others = Restarts(
+                run, restarts, lambda other: _complete(other, show_nothing, 0, stop, None, 0)
+            )
+            with others.beside():
                 outcomes.append(_complete(run, show, before, stop, keeper, number))
-                outcomes += others()
-            if run.status == "interrupted":
+                outcomes += others.outcomes()
+            if run.status == "interrupted" or others.interrupted:
                 break
     result, warning = max(outcomes, key=lambda outcome: outcome[0]._rank)
-    if len(outcomes) > 1:
-        result = _best_of([fit for fit, _ in outcomes], result)
-    result = dataclasses.replace(result, target=target)  # not its workers, which are gone
+    asked = len(variants) * (1 + restarts)
+    if asked > 1:
+        result = best_of([fit for fit, _ in outcomes], result, asked)
+    # Not its workers, which are gone.
+    result = dataclasses.replace(result, target=target, isolation=isolation)
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:
         warning = result.status.explain()
     if warning:
-        warnings.warn(warning, FitWarning, stacklevel=2)
+        warn_each_time(warning)
     return result
-
-
-def _best_of(fits: list[Fit], best: Fit) -> Fit:
-    """Return the best of several fits with what they cost together, and what the others found."""
-    return dataclasses.replace(
-        best,
-        num_gradients=sum(fit.num_gradients for fit in fits),
-        seconds=sum(fit.seconds for fit in fits),
-        notes=(
-            f"the best of {len(fits)} runs by ELBO: {best.solver}, seed {best.seed}",
-            *best.notes,
-        ),
-        restarts=tuple(
-            Restart(fit.seed, str(fit.status), fit.elbo, fit.q.mean, fit.q.sd)
-            for fit in fits
-            if fit is not best and fit.solver == best.solver and fit.num_updates
-        ),
-    )
-
-
-@contextmanager
-def _elsewhere(run: Run, count: int, stop: bool) -> Iterator[Callable[[], list[tuple[Fit, str]]]]:
-    """Make runs like this one from other starts, side by side; yields how to wait for them."""
-    if count == 0:
-        yield list
-        return
-    others = [run.from_elsewhere(index) for index in range(count)]
-    with ThreadPoolExecutor(min(count, os.cpu_count() or 1)) as pool:
-        work = [pool.submit(_complete, other, show_nothing, 0, stop, None, 0) for other in others]
-
-        def wait() -> list[tuple[Fit, str]]:
-            if run.status == "interrupted":
-                for other in others:
-                    other.interrupt()
-            return [one.result() for one in work]
-
-        yield wait
 
 
 def _complete(
     run: Run, show: Show, before: int, stop: bool, keeper: Checkpoint | None, number: int
-) -> tuple[Fit, str]:
+) -> Outcome:
     """Let a run go on to its end; returns the fit and what is worth a warning."""
+    run.has_checkpoint = keeper is not None
     records = Updates.none() if keeper is None else keeper.resume(number, run)
     rule = StopRule(run.evaluator.target.dim)
     if stop:
@@ -245,7 +216,7 @@ def _complete(
                 run.status = rule.look(records, run.evaluator.bad.total)
                 run.next_look = rule.next_update
     except KeyboardInterrupt:
-        run.interrupt()
+        run.end_interrupted()
     finally:
         if keeper is not None:
             keeper.write(run)

@@ -103,9 +103,11 @@ def disagreement(fit: Fit) -> Iterator[Reason]:
     for restart, distance in sorted(apart, key=lambda pair: -pair[1])[:1]:
         if distance > _APART:
             worst = int(np.argmax(np.abs(restart.mean - fit.q.mean) / sd))
+            elbo = f", with an ELBO of {restart.elbo:.2f} against {fit.elbo:.2f},"
+            known = math.isfinite(restart.elbo) and math.isfinite(fit.elbo)
             yield Reason(
                 "warn",
-                f"a fit from another start, with an ELBO of {restart.elbo:.2f} against "
-                f"{fit.elbo:.2f}, has the mean of {names[worst]} {distance:.2g} sd away",
+                f"a fit from another start{elbo if known else ''} has the mean of {names[worst]} "
+                f"{distance:.2g} sd away",
                 "Allow more gradients; if they still differ, the posterior has several modes.",
             )

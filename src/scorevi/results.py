@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,10 +21,12 @@ from scorevi.evaluate import BadScores, Evaluator
 from scorevi.fresh import DRAWS, ErrorBars, Fresh, draw, error_bars
 from scorevi.gaussian import Gaussian
 from scorevi.noise import CHECK, stream
+from scorevi.protected import protected
 from scorevi.psis import RELIABLE, smooth
 from scorevi.recent import Quality
 from scorevi.status import FitError, Status
 from scorevi.targets.base import Parameter, Target, all_labels, labels, named, split
+from scorevi.targets.isolated import Isolation
 from scorevi.targets.variables import Include, check_include
 from scorevi.verdict import Verdict
 
@@ -92,6 +96,10 @@ class Fit:
 
     Made by :func:`scorevi.fit` and :func:`scorevi.load`. A fit of which no update was ever made
     has no moments and no draws to give: asking for them raises :class:`scorevi.FitError`.
+
+    A fit can be pickled, whatever it was fitted to, so that processes may hand it to each other.
+    As in a file, it is then without its target, whose functions often cannot be sent; verdict and
+    summary go along. ``dataclasses.replace(fit, target=target)`` gives the target back.
     """
 
     q: Gaussian
@@ -130,6 +138,8 @@ class Fit:
     """The table as it was when the fit was saved; empty for a fit fresh from ``fit``."""
     saved_constrained: bool = field(default=False, repr=False)
     """Whether the parameters of a fit that was loaded have a scale of their own."""
+    isolation: Isolation = field(default=Isolation(), repr=False)
+    """Where its scores were computed; :meth:`check` and others compute theirs in the same way."""
 
     @property
     def dim(self) -> int:
@@ -264,7 +274,8 @@ class Fit:
         >>> verdict == "pass", verdict.reasons
         (True, ())
         """
-        verdict = check(self, draws=as_count("draws", draws), modes=modes, seed=seed)
+        with protected(self) as fit:
+            verdict = check(fit, draws=as_count("draws", draws), modes=modes, seed=seed)
         self.__dict__["_verdict"] = verdict
         return verdict
 
@@ -331,7 +342,8 @@ class Fit:
         """Return draws as ArviZ takes them: InferenceData (0.x) or DataTree (1.x)."""
         from scorevi.export import to_arviz
 
-        return to_arviz(self, draws, seed)
+        with protected(self) as fit:
+            return to_arviz(fit, draws, seed)
 
     def to_pandas(self, draws: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
         """Return draws as a pandas data frame: a row per draw, a column per entry."""
@@ -343,7 +355,8 @@ class Fit:
         """Write everything but the model's functions to a ``.npz`` file; returns its path."""
         from scorevi.storage import save
 
-        return save(self, path)
+        with protected(self) as fit:
+            return save(fit, path)
 
     @property
     def constrained(self) -> bool:
@@ -367,7 +380,32 @@ class Fit:
                 "The fit was loaded without its model. Use scorevi.load(path, target=...)."
             )
         self._fitted  # noqa: B018  (refuses a fit without an update)
-        return draw(self, as_count("draws", draws), seed, Evaluator(self.target))
+        with protected(self) as fit:
+            assert fit.target is not None
+            return draw(fit, as_count("draws", draws), seed, Evaluator(fit.target))
+
+    def __getstate__(self) -> dict[str, Any]:
+        known = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("summary", "_verdict")
+        }
+        summary: tuple[Summary, ...] = ()
+        if self.constrained and self.num_updates:
+            with contextlib.suppress(ValueError):  # a faulty `constrain` must not stand in the way
+                summary = self.summary
+        return known | {"target": None, "saved_summary": summary, "saved_verdict": self.verdict}
+
+    def __copy__(self) -> Fit:
+        return self.__deepcopy__(None)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None) -> Fit:
+        """Copy all but the target, which is shared: within a process it need not be left out."""
+        twin = object.__new__(type(self))
+        for name, value in self.__dict__.items():
+            shared = memo is None or name == "target"
+            twin.__dict__[name] = value if shared else copy.deepcopy(value, memo)
+        return twin
 
     @property
     def _fitted(self) -> Gaussian:
@@ -380,11 +418,13 @@ class Fit:
         return self.q
 
     @property
-    def _rank(self) -> tuple[bool, float]:
-        """How this fit compares with others of the same target: sound ones first, then by ELBO."""
-        has_elbo = self.target is None or self.target.has_log_density
-        value = self.elbo if has_elbo else -self.fisher
-        return self.status.ok and self.num_updates > 0, -math.inf if math.isnan(value) else value
+    def _rank(self) -> tuple[bool, float, float]:
+        """How this fit compares with others of the same target: sound ones first, then by ELBO.
+
+        Without a log density, by Fisher residual.
+        """
+        known = [-math.inf if math.isnan(x) else x for x in (self.elbo, -self.fisher)]
+        return self.status.ok and self.num_updates > 0, known[0], known[1]
 
     def _exact_summary(self) -> list[Summary]:
         q = self._fitted

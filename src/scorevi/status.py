@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +20,10 @@ _ADVICE = {
         "far it has come."
     ),
     "time": "Raise max_seconds, or make the score faster.",
-    "interrupted": "The fit holds what was reached; run it again to go on.",
+    "interrupted": (
+        "The fit holds what was reached, and initial=fit.q begins from there. With checkpoint= it "
+        "could have gone on."
+    ),
     "diverged": (
         "Likely causes: an improper or flat posterior (a parameter without a prior), a score of "
         "the wrong sign, or a score that is not the gradient of one function. Check the score "
@@ -87,3 +92,13 @@ class FitError(RuntimeError):
 
 class FitWarning(UserWarning):
     """A fit ended in a way that should not pass unread."""
+
+
+def warn_each_time(text: str) -> None:
+    """Warn the caller's caller with :class:`FitWarning`, also if it was told the same before.
+
+    Python shows a warning once per line of code, but a loop over fits may fail more than once.
+    """
+    frame = sys._getframe(2)
+    where = frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__")
+    warnings.warn_explicit(text, FitWarning, *where)  # with no record of what was shown

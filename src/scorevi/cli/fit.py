@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 import warnings
 from pathlib import Path
@@ -23,9 +22,9 @@ from scorevi.export import check_folder, check_format, write_draws
 from scorevi.fit import fit as run_fit
 from scorevi.initialize import WAYS
 from scorevi.loading import load_point, load_target
+from scorevi.protected import protected
 from scorevi.solvers import SOLVERS
 from scorevi.status import FitWarning
-from scorevi.targets.isolated import evaluating
 
 _FIT_HELP = """Fit the posterior TARGET: a Stan program, or module:name or file.py:name.
 
@@ -197,17 +196,17 @@ def fit(
                 progress=options["progress"],
             )
         result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
-        # A model that may crash is not to do so here, after the fit.
-        where = (options["isolate"], options["score_timeout"], options["workers"])
-        with evaluating(loaded, *where) as evaluated:
-            result = dataclasses.replace(result, target=evaluated)
+        # A file says by its being there that something was fitted; draws do not say how it ended.
+        out = _unless("--out", out, result.num_updates == 0)
+        draws = _unless("--draws", draws, result.num_updates == 0 or not result.status.ok)
+        with protected(result) as result:
             if check and result.status != "interrupted":
                 result.check(seed=options["seed"])
             try:
                 if out is not None:
                     with naming("--out"):
                         files["fit"] = result.save(out)
-                if draws is not None and result.num_updates:
+                if draws is not None:
                     with naming("--draws"):
                         write_draws(result, draws, num_draws, seed=options["seed"])
                     files["draws"] = draws
@@ -219,6 +218,14 @@ def fit(
     if problem is not None:
         raise problem
     exit_as(result)
+
+
+def _unless(option: str, path: Path | None, void: bool) -> Path | None:
+    """Return the path to write to, or say that there is nothing to write."""
+    if path is None or not void:
+        return path
+    click.echo(f"scorevi: note: {option} {path} was not written: nothing was fitted.", err=True)
+    return None
 
 
 def _note(message: Warning | str, *_: Any, **__: Any) -> None:

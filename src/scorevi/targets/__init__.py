@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from scorevi.targets.base import Evaluation, Failure, Parameter, Target
+from scorevi.gaussian import Gaussian
+from scorevi.targets.base import Evaluation, Failure, Parameter, Target, is_thread_safe
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
 from scorevi.targets.numpyro import from_numpyro
@@ -55,7 +56,13 @@ def as_target(thing: Any) -> Target:
         return from_pymc(thing)
     if hasattr(thing, "dim") and callable(getattr(thing, "score", None)):
         log_density = getattr(thing, "log_density", None)
-        return from_function(thing.score, thing.dim, log_density, getattr(thing, "names", None))
+        return from_function(
+            thing.score,
+            thing.dim,
+            log_density,
+            getattr(thing, "names", None),
+            thread_safe=isinstance(thing, Gaussian) or is_thread_safe(thing),
+        )
     if callable(thing):
         raise ValueError(
             "`target` is a plain function, whose dimension is not known. Wrap it: "

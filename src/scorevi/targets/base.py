@@ -71,6 +71,15 @@ class Target(Protocol):
         """Evaluate the score, and the log density if known, at the rows of theta (n, D)."""
 
 
+def is_thread_safe(target: object) -> bool:
+    """Return whether several threads may evaluate a target at once: only if it says so itself.
+
+    A target says so by an attribute ``thread_safe`` that is true. It is no part of :class:`Target`,
+    so that one which knows nothing of threads is a target too, evaluated by one at a time.
+    """
+    return bool(getattr(target, "thread_safe", False))
+
+
 def parse_names(names: Names, dim: int) -> tuple[Parameter, ...]:
     """Read the ``names`` argument of the target constructors.
 

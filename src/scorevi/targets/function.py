@@ -38,6 +38,8 @@ class FunctionTarget:
     variables: Variables
     score_batched: bool
     log_density_batched: bool
+    thread_safe: bool = False
+    """Whether several threads may evaluate it at once."""
 
     @property
     def has_log_density(self) -> bool:
@@ -68,6 +70,7 @@ def from_function(
     *,
     constrain: Constrain | None = None,
     batched: bool | None = None,
+    thread_safe: bool = False,
     **variables: Any,
 ) -> FunctionTarget:
     """Make a target of a NumPy score function, and optionally its log density.
@@ -89,6 +92,10 @@ def from_function(
     batched
         Whether the functions take batches. Left out, each is tried, once and here, on three
         points together and one by one; those calls are not part of any fit's budget.
+    thread_safe
+        Whether several threads may call the functions at once, as restarts then do. Say so only
+        of functions that change nothing: no array that they fill anew on each call, no counter,
+        no cache, no library that keeps such things. Left out, one thread at a time calls them.
     **variables
         More for ArviZ: ``log_likelihood``, ``observed``, ``predictive``, ``dims``, ``coords`` as in
         :class:`scorevi.targets.Variables`.
@@ -122,6 +129,7 @@ def from_function(
         variables=named,
         score_batched=score_batched,
         log_density_batched=log_density_batched,
+        thread_safe=thread_safe,
     )
 
 

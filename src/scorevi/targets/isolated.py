@@ -18,11 +18,13 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +40,16 @@ _COMMAND = (
 )
 _PATIENCE = 1.0
 """Seconds that a worker has to leave of its own accord."""
+_BY_VALUE = threading.Lock()
+"""What cloudpickle sends by value is a setting of the whole process."""
+
+
+class Isolation(NamedTuple):
+    """Where scores are computed, as :func:`scorevi.fit` was told; by default in this process."""
+
+    isolate: bool = False
+    score_timeout: float | None = None
+    workers: int | None = None
 
 
 @contextmanager
@@ -84,6 +96,8 @@ def evaluating(
 class IsolatedTarget:
     """A target whose points are evaluated by workers; see :func:`evaluating`."""
 
+    thread_safe = True
+
     def __init__(self, target: Target, content: bytes, workers: int, timeout: float | None) -> None:
         self.inside = target
         """The target itself, in this process."""
@@ -92,6 +106,7 @@ class IsolatedTarget:
         self._count = workers
         self._workers: list[_Worker] = []
         self._selector = selectors.DefaultSelector()
+        self._lock = threading.Lock()
 
     @property
     def dim(self) -> int:
@@ -130,7 +145,14 @@ class IsolatedTarget:
         self._selector.close()
 
     def evaluate(self, theta: Array) -> Evaluation:
-        """Evaluate at the rows of theta, each by whichever worker is free."""
+        """Evaluate at the rows of theta, each by whichever worker is free.
+
+        Threads take turns, each with all of the workers.
+        """
+        with self._lock:
+            return self._evaluate(theta)
+
+    def _evaluate(self, theta: Array) -> Evaluation:
         theta = np.ascontiguousarray(theta, dtype=np.float64)
         score = np.full(theta.shape, np.nan)
         log_density = np.full(len(theta), np.nan)
@@ -291,7 +313,8 @@ def _pickled(target: Target) -> bytes:
     if dataclasses.is_dataclass(lean):
         lean = dataclasses.replace(lean, variables=Variables())  # type: ignore[type-var]
     try:
-        content: bytes = cloudpickle.dumps(lean)
+        with _BY_VALUE, _as_part_of_the_target(cloudpickle, sys.modules.get("__mp_main__")):
+            content: bytes = cloudpickle.dumps(lean)
     except Exception as error:
         raise ValueError(
             "`target` must be something that can be sent to another process for `isolate` and "
@@ -299,3 +322,20 @@ def _pickled(target: Target) -> bytes:
             "open files and connections inside the function."
         ) from error
     return content
+
+
+@contextmanager
+def _as_part_of_the_target(cloudpickle: Any, module: ModuleType | None) -> Iterator[None]:
+    """Send what a module defines, instead of its name.
+
+    A process that multiprocessing has spawned calls the user's script ``__mp_main__``, which the
+    workers cannot import; of ``__main__``, cloudpickle knows that by itself.
+    """
+    if module is None or module.__name__ in cloudpickle.list_registry_pickle_by_value():
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)

@@ -49,6 +49,7 @@ class JaxTarget:
     """Compiled loops over this target, by what they were compiled for."""
 
     has_log_density = True
+    thread_safe = True
 
     def evaluate(self, theta: Array) -> Evaluation:
         """Evaluate at the rows of theta, in pieces of few sizes."""

@@ -6,6 +6,8 @@ sites. The result is a JAX target, so that fits run in the compiled loop.
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ from scorevi._extras import require
 from scorevi.targets.jax import JaxTarget, from_jax, is_real
 
 Site = Mapping[str, Any]
+_LOCK = threading.RLock()
 
 
 class _Structure(NamedTuple):
@@ -110,15 +113,18 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
         latent, derived, dims = found[0]
         observed = {name: np.asarray(value) for name, value in data.items()}
 
+        @_alone
         def log_density(position: Any) -> Any:
             return -util.potential_energy(seeded, args, kwargs, position)
 
+        @_alone
         def values(names: Iterable[str], position: Any) -> Any:
             all_values = util.constrain_fn(
                 seeded, args, kwargs, position, return_deterministic=True
             )
             return OrderedDict((name, all_values[name]) for name in names)
 
+        @_alone
         def log_likelihood(position: Any) -> Any:
             at = trace(substitute(seeded, data=values(latent, position)))
             return OrderedDict(
@@ -134,6 +140,25 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
             observed=observed,
             dims=dims,
         )
+
+
+def _alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let one thread at a time run a model: NumPyro's handlers are the same for all threads.
+
+    That happens only when JAX traces it; what was compiled knows nothing of handlers.
+    """
+
+    @functools.wraps(function)
+    def alone(*args: Any) -> Any:
+        with _tracing():
+            return function(*args)
+
+    return alone
+
+
+def _tracing() -> threading.RLock:
+    """Return the lock; what goes to other processes may refer to a function, not to a lock."""
+    return _LOCK
 
 
 def _argument(jax: Any, leaf: Any) -> Any:

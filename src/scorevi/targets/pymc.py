@@ -44,6 +44,8 @@ class PymcTarget:
     """PyTensor's function around it, which can be sent to other processes."""
 
     has_log_density = True
+    thread_safe = False
+    """PyTensor's functions compute in memory of their own, which two threads would share."""
 
     def evaluate(self, theta: Array) -> Evaluation:
         """Evaluate at the rows of theta; a row on which PyTensor raises is NaN."""

@@ -73,6 +73,11 @@ class StanTarget:
         """The number of unconstrained dimensions."""
         return int(self.model.param_unc_num())
 
+    @cached_property
+    def thread_safe(self) -> bool:
+        """Whether several threads may evaluate it at once: where the library was made for that."""
+        return _has_threads(self.model)
+
     def evaluate(self, theta: Array) -> Evaluation:
         """Evaluate at the rows of theta; a row at which Stan raises is NaN, with its reason."""
         theta = np.array(theta, dtype=np.float64, order="C")
@@ -215,7 +220,7 @@ def from_stan(
         model, name = program, Path(program.lib_path).name
     else:
         model, given, name = _load(program, data, include_paths, seed, progress)
-    if threads > 1 and "STAN_THREADS=true" not in model.model_info():
+    if threads > 1 and not _has_threads(model):
         raise ValueError(
             f"`threads` must be 1 for a library compiled without STAN_THREADS; got {threads}."
         )
@@ -244,6 +249,11 @@ def _rebuilt(
 ) -> StanTarget:
     model = load_model(library, data or None, seed)
     return StanTarget(model, _unconstrained(model), _variables(model, **more), threads, name)
+
+
+def _has_threads(model: Any) -> bool:
+    """Return whether each thread has a stack of derivatives of its own."""
+    return "STAN_THREADS=true" in model.model_info()
 
 
 def _address(array: Any) -> int:

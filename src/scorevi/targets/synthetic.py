@@ -26,7 +26,7 @@ def gaussian(mean: ArrayLike, covariance: ArrayLike) -> FunctionTarget:
         white = times_rows(half, theta - q.mean)
         return np.asarray(-0.5 * np.vecdot(white, white))
 
-    return from_function(score, q.dim, log_density, batched=True)
+    return from_function(score, q.dim, log_density, batched=True, thread_safe=True)
 
 
 def random_gaussian(dim: int, condition: float = 40.0, seed: Seed = 0) -> Gaussian:
@@ -73,7 +73,7 @@ def sinh_arcsinh(base: Gaussian, skew: float = 0.0, tail: float = 1.0) -> Functi
         log_slope = np.log(cosh) + np.log(tail) - np.log(np.hypot(1.0, x))
         return np.asarray(base.log_density(y) + log_slope.sum(axis=-1))
 
-    return from_function(score, base.dim, log_density, batched=True)
+    return from_function(score, base.dim, log_density, batched=True, thread_safe=True)
 
 
 def funnel(dim: int = 10, scale: float = 3.0) -> FunctionTarget:
@@ -92,7 +92,9 @@ def funnel(dim: int = 10, scale: float = 3.0) -> FunctionTarget:
         return np.asarray(-0.5 * (v / scale) ** 2 - 0.5 * (dim - 1) * v - tail)
 
     names: dict[str, int | tuple[int, ...]] = {"v": (), "x": (dim - 1,)}
-    return from_function(score, dim, log_density, names if dim > 1 else ["v"], batched=True)
+    return from_function(
+        score, dim, log_density, names if dim > 1 else ["v"], batched=True, thread_safe=True
+    )
 
 
 EIGHT_SCHOOLS = {
@@ -142,7 +144,9 @@ def eight_schools() -> Target:
         return {"mu": mu[:, 0], "tau": tau[:, 0], "theta": mu + tau * eta}
 
     names: dict[str, int | tuple[int, ...]] = {"eta": (8,), "mu": (), "log_tau": ()}
-    return from_function(score, 10, log_density, names, constrain=constrain, batched=True)
+    return from_function(
+        score, 10, log_density, names, constrain=constrain, batched=True, thread_safe=True
+    )
 
 
 def dense_base(dim: int = 10, seed: Seed = 0) -> Gaussian:
@@ -182,4 +186,4 @@ def logistic_regression(
         likelihood = eta @ y - np.logaddexp(0.0, eta).sum(axis=1)
         return np.asarray(likelihood - 0.5 * np.vecdot(beta, beta))
 
-    return from_function(score, dim, log_density, {"beta": (dim,)}, batched=True)
+    return from_function(score, dim, log_density, {"beta": (dim,)}, batched=True, thread_safe=True)
