@@ -209,8 +209,8 @@ def test_resampling_refuses_where_it_would_be_wrong():
     fit = scorevi.fit(funnel(10, 3.0))
     with pytest.raises(scorevi.FitError, match=r"k-hat is .*, above 0\.7"):
         fit.resample(1000, proposals=20_000)
-    with pytest.raises(ValueError, match="`proposals` must be at least `size`, 10, without"):
-        fit.resample(10, replace=False, proposals=5)
+    with pytest.raises(ValueError, match="`proposals` must be at least `size`, 30, without"):
+        fit.resample(30, replace=False, proposals=25)
 
 
 def test_error_bars_are_those_of_fits_from_many_seeds():

@@ -186,7 +186,7 @@ def from_stan(
     Variables whose names begin with ``log_lik`` are taken to be pointwise log likelihoods.
     Unconstrained parameters keep the name of the parameter they belong to; those of more than one
     dimension appear as vectors in Stan's order, because their unconstrained form may have no
-    shape.
+    shape. ``fit.labels`` says which entry of the parameter each of them stands for.
 
     Examples
     --------
@@ -333,6 +333,7 @@ def _variables(model: Any, **more: Any) -> Variables:
         constrain=lambda theta: read(parameters, theta, None),
         derive=(lambda theta, seed: read(derived, theta, seed)) if derived else None,
         log_likelihood=(lambda theta: read(likelihoods, theta, 0)) if likelihoods else None,
+        likelihoods=[output.name for output in likelihoods],
         **more,
     )
     variables.check_names(
