@@ -21,6 +21,7 @@ from scorevi._arrays import Array, as_count
 from scorevi._extras import require
 from scorevi.status import FitWarning
 from scorevi.targets.base import Evaluation, Failure, Parameter, describe
+from scorevi.targets.points import Inverse
 from scorevi.targets.variables import Variables
 
 _LOG_LIKELIHOOD = "log_lik"
@@ -329,8 +330,18 @@ def _variables(model: Any, **more: Any) -> Variables:
         values = _written(model, theta, seed)
         return {name: values[:, columns] for name, columns in outputs}
 
+    def constrain(theta: Array) -> dict[str, Array]:
+        return read(parameters, theta, None)
+
+    def unconstrain(values: dict[str, Array]) -> Array:
+        flat = np.empty(model.param_num())
+        for name, columns in parameters:
+            flat[columns] = values[name]
+        return np.asarray(model.param_unconstrain(flat))
+
     variables = Variables(
-        constrain=lambda theta: read(parameters, theta, None),
+        constrain=constrain,
+        unconstrain=Inverse(unconstrain, constrain, _unconstrained(model)),
         derive=(lambda theta, seed: read(derived, theta, seed)) if derived else None,
         log_likelihood=(lambda theta: read(likelihoods, theta, 0)) if likelihoods else None,
         likelihoods=[output.name for output in likelihoods],
