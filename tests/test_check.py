@@ -1,5 +1,6 @@
 """The verdict, and what it is made of."""
 
+import json
 import math
 import pickle
 import sys
@@ -11,6 +12,7 @@ import scorevi
 from scorevi.check import Reason, Verdict
 from scorevi.examples import eight_schools, funnel, gaussian, random_gaussian, sinh_arcsinh
 from scorevi.psis import smooth
+from scorevi.report import as_json
 from scorevi.studies import trust
 from scorevi.studies.zoo import zoo
 
@@ -86,6 +88,14 @@ def test_a_failed_fit_fails_without_more_evaluations():
     assert verdict == "fail"
     assert verdict.num_evaluations == 0
     assert "diverged" in fit.status
+
+
+@pytest.mark.parametrize("options", [{}, {"max_gradients": 20}, {"max_gradients": 150}])
+def test_a_verdict_does_not_send_back_to_itself(options):
+    fit = scorevi.fit(eight_schools(), **options)
+    told = json.dumps([as_json(fit, {}), fit.check().explain(), as_json(fit, {})])
+    assert fit.status.explain() == fit.status.explain().strip()
+    assert "fit.check()" not in told
 
 
 def test_without_a_log_density_it_cannot_pass():
@@ -209,8 +219,8 @@ def test_resampling_refuses_where_it_would_be_wrong():
     fit = scorevi.fit(funnel(10, 3.0))
     with pytest.raises(scorevi.FitError, match=r"k-hat is .*, above 0\.7"):
         fit.resample(1000, proposals=20_000)
-    with pytest.raises(ValueError, match="`proposals` must be at least `size`, 10, without"):
-        fit.resample(10, replace=False, proposals=5)
+    with pytest.raises(ValueError, match="`proposals` must be at least `size`, 30, without"):
+        fit.resample(30, replace=False, proposals=25)
 
 
 def test_error_bars_are_those_of_fits_from_many_seeds():

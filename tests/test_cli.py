@@ -45,6 +45,8 @@ def slow():
 def stopped():
     import signal
     return scorevi.from_function(lambda x: signal.raise_signal(signal.SIGINT), 2, batched=True)
+def own_words():
+    raise ValueError("the `dim` of my `data` is odd")
 
 def crash():
     raise RuntimeError("no such\\ndata")
@@ -223,6 +225,8 @@ def test_ctrl_c_prints_what_there_is_and_exits_with_130(folder):
         (["fit", "nothing:x"], "there is no module 'nothing'"),
         (["fit", "model.py:nothing"], "model.py has no 'nothing'; it has np, scorevi, target"),
         (["fit", "model.py:number"], "`target` must be a target"),
+        (["fit", "model.py:number"], "or an object with the members dim and score; got int"),
+        (["fit", "model.py:own_words"], "the `dim` of my `data` is odd"),
         (["fit", "model.py:score"], "is a function of 1 argument(s). If it is a log density"),
         (["fit", "model.py:crash"], "RuntimeError: no such data (--debug shows where)"),
         (["fit", "model.py:target", "--max-gradients", "0"], "--max-gradients must be a whole"),

@@ -293,7 +293,7 @@ def test_fits_on_jax_run_as_compiled_loops():
 def test_everything_arrives_in_arviz():
     arviz = pytest.importorskip("arviz")
     fit = scorevi.fit(made("eight_schools")[1], max_gradients=500, seed=0)
-    data = fit.to_arviz(draws=200, seed=1)
+    data = fit.to_arviz(size=200, seed=1)
     posterior = data["posterior"]
     assert set(posterior.data_vars) == {"mu", "tau", "theta_trans", "theta"}
     assert posterior["theta"].dims == ("chain", "draw", "school")
@@ -319,7 +319,7 @@ def test_everything_arrives_in_arviz():
 def test_several_observations_in_arviz():
     pytest.importorskip("arviz")
     _, target = made("everything_else")
-    data = scorevi.fit(target, max_gradients=500, seed=0).to_arviz(draws=20, seed=1)
+    data = scorevi.fit(target, max_gradients=500, seed=0).to_arviz(size=20, seed=1)
     assert data["observed_data"]["pair"].dims == ("row", "side")
     assert data["observed_data"]["count"].values.dtype.kind == "i"
     assert data["log_likelihood"]["pair"].dims == ("chain", "draw", "row")

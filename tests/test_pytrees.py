@@ -182,7 +182,7 @@ def test_draws_hold_parameters_and_what_follows():
     draws = fit.draws(5, seed=0)
     assert list(draws) == ["mu", "sigma", "residual"]
     np.testing.assert_allclose(draws["residual"], Y - draws["mu"][:, None])
-    assert [row.name for row in fit.summary][-1] == "residual[2]"
+    assert [row.name for row in fit.summary][-1] == "residual[wed]"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("arviz") is None, reason="needs the arviz extra")

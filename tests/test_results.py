@@ -125,7 +125,7 @@ def test_a_status_survives_pickling(fit):
 
 
 def test_csv_draws(fit, tmp_path):
-    write_draws(fit, tmp_path / "draws.csv", draws=20, seed=1)
+    write_draws(fit, tmp_path / "draws.csv", size=20, seed=1)
     lines = (tmp_path / "draws.csv").read_text().splitlines()
     assert lines[0].startswith("mu,tau,theta[0],theta[1]")
     values = np.array([line.split(",") for line in lines[1:]], dtype=float)
@@ -143,7 +143,7 @@ def test_csv_draws(fit, tmp_path):
 def test_arviz_draws(fit, tmp_path):
     import arviz
 
-    data = fit.to_arviz(draws=30, seed=1)
+    data = fit.to_arviz(size=30, seed=1)
     expected = fit.draws(30, seed=1)
     assert data["posterior"]["theta"].shape == (1, 30, 8)
     np.testing.assert_array_equal(data["posterior"]["tau"].values[0], expected["tau"])
@@ -152,7 +152,7 @@ def test_arviz_draws(fit, tmp_path):
         np.log(np.exp(data["unconstrained_posterior"]["log_tau"].values)),
     )
     assert data["posterior"].attrs["inference_library"] == "scorevi"
-    write_draws(fit, tmp_path / "draws.nc", draws=30, seed=1)
+    write_draws(fit, tmp_path / "draws.nc", size=30, seed=1)
     back = arviz.from_netcdf(str(tmp_path / "draws.nc"))
     np.testing.assert_array_equal(back["posterior"]["tau"].values[0], expected["tau"])
 
@@ -319,7 +319,7 @@ def test_arviz_summarises_and_draws_it(fit, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     arviz = pytest.importorskip("arviz")
     pytest.importorskip("matplotlib").use("Agg")
-    data = fit.to_arviz(draws=500, seed=1)
+    data = fit.to_arviz(size=500, seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # one chain: no R-hat
         table = arviz.summary(data)
@@ -418,7 +418,8 @@ def test_what_is_predicted_is_a_group_of_its_own_and_not_summarised():
     )
     fit = gsm_fit(target, max_gradients=50)
     assert [row.name for row in fit.summary] == ["mu"]
-    assert list(fit.draws(3)) == ["mu", "y_rep"]
+    assert list(fit.draws(3)) == ["mu"]
+    assert list(fit.draws(3, include="everything")) == ["mu", "y_rep"]
     data = fit.to_arviz(10, seed=1)
     assert list(data["posterior"].data_vars) == ["mu"]
     assert list(data["posterior_predictive"].data_vars) == ["y_rep"]

@@ -108,7 +108,7 @@ def test_what_stan_rejects_is_a_bad_score_with_its_reason(regression):
 def test_draws_by_name_and_kind(regression, regression_fit):
     parameters = regression_fit.draws(20, seed=1, include="parameters")
     assert list(parameters) == ["a", "b", "sigma"]
-    everything = regression_fit.draws(20, seed=1)
+    everything = regression_fit.draws(20, seed=1, include="everything")
     assert {name: value.shape[1:] for name, value in everything.items()} == {
         "a": (),
         "b": (),
@@ -128,9 +128,10 @@ def test_draws_by_name_and_kind(regression, regression_fit):
     )
     np.testing.assert_array_equal(everything["pair:2"][:, 1], everything["b"])
     again = regression_fit.draws(20, seed=1)
+    assert set(everything) - set(again) == {"log_lik"}
     np.testing.assert_array_equal(again["drawn"], everything["drawn"])
     assert not np.array_equal(regression_fit.draws(20, seed=2)["drawn"], everything["drawn"])
-    with pytest.raises(ValueError, match='`include` must be "parameters" or "all"; got \'some\''):
+    with pytest.raises(ValueError, match='`include` must be one of "parameters", "all", "every'):
         regression_fit.draws(include="some")
 
 
@@ -190,6 +191,32 @@ def test_constraints_hold(transforms_fit):
     np.testing.assert_allclose(np.linalg.norm(draws["direction"], axis=2), 1, rtol=1e-12)
     assert (draws["table"] > 0).all()
     np.testing.assert_allclose(draws["scaled"], 10 * draws["deep"][:, :, 0])
+
+
+def test_theta_is_labelled_by_the_entries_that_it_moves(transforms_fit):
+    """BridgeStan's names of it are in another order than its values where there are arrays."""
+    labels = transforms_fit.labels
+    assert len(set(labels)) == transforms_fit.dim
+    assert [name for name in labels if name.startswith("corr_factor")] == [
+        "corr_factor[1,0]",
+        "corr_factor[2,0]",
+        "corr_factor[2,1]",
+    ]
+    assert [name for name in labels if name.startswith("cov")] == [
+        f"{name}[{place}]" for name in ("cov", "cov_factor") for place in ("0,0", "1,0", "1,1")
+    ]
+    # Those that stand for one entry each, and so move with it alone.
+    base = np.full(transforms_fit.dim, 0.3)
+    before = transforms_fit.named(base[None], "parameters")
+    for index, label in enumerate(labels):
+        name, _, rest = label.partition("[")
+        if name not in ("table", "vectors", "deep"):
+            continue
+        moved = base.copy()
+        moved[index] += 0.1
+        after = transforms_fit.named(moved[None], "parameters")[name]
+        changed = np.argwhere(after[0] != before[name][0])
+        assert changed.tolist() == [[int(part) for part in rest.rstrip("]").split(",")]], label
 
 
 def test_known_posteriors_are_recovered(transforms_fit):

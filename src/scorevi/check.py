@@ -31,7 +31,6 @@ from scorevi.evaluate import Evaluator
 from scorevi.fresh import DRAWS, ErrorBars, Fresh, draw, error_bars
 from scorevi.modes import MODE_GRADIENTS, disagreement, other_modes
 from scorevi.psis import RELIABLE, Weights, smooth
-from scorevi.targets.base import all_labels
 from scorevi.verdict import Reason, Verdict
 from scorevi.wide import look_wider
 
@@ -189,7 +188,7 @@ def _moments(fit: Fit, theta: Array, w: Array) -> Iterator[Reason]:
     # The errors of self-normalised weights, a little too large because the draws of q are known.
     mean_error = np.sqrt((w**2) @ (t - mean) ** 2)
     sd_error = 0.5 * np.sqrt((w**2) @ ((t - mean) ** 2 / np.exp(2 * log_sd) - 1.0) ** 2)
-    names = all_labels(fit.parameters)
+    names = fit.labels
     for what, off, error, warn, fail in (
         ("mean", np.abs(mean), mean_error, _MEAN_WARN, _MEAN_FAIL),
         ("standard deviation", np.abs(log_sd), sd_error, _SD_WARN, _SD_FAIL),
@@ -220,7 +219,7 @@ def _moments(fit: Fit, theta: Array, w: Array) -> Iterator[Reason]:
 def _unsettled(fit: Fit, fresh: Fresh) -> Iterator[Reason]:
     """Ask the scores how far the best Gaussian is, by a Newton step and its standard error."""
     bars = error_bars(fit, fresh)
-    names = all_labels(fit.parameters)
+    names = fit.labels
     sd = fit.q.sd
     for what, off, error, limit in (
         ("mean", np.abs(bars.mean_step) / sd, bars.mean_error / sd, _MEAN_WARN),
@@ -245,7 +244,7 @@ def _culprits(fit: Fit, fresh: Fresh) -> list[str]:
     q = fit.q
     mismatch = (fresh.score[good] - q.score(fresh.theta[good])) * q.sd
     size = np.median(mismatch**2, axis=0) + np.minimum((mismatch**2).mean(axis=0), 1e6)
-    names, t = all_labels(fit.parameters), (fresh.theta[good] - q.mean) / q.sd
+    names, t = fit.labels, (fresh.theta[good] - q.mean) / q.sd
     told = []
     for index in np.argsort(-size)[:3]:
         if size[index] < 0.5 * size.max():

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array, Seed, as_float_array, seed_entropy
+from scorevi._arrays import Array, Seed, seed_entropy
 from scorevi._files import why, write_arrays
 from scorevi._version import __version__
 from scorevi.driver import Run
@@ -30,6 +30,7 @@ from scorevi.recent import Draws, joined
 from scorevi.records import Snapshot, Updates
 from scorevi.solvers import Solver
 from scorevi.targets import Target
+from scorevi.targets.points import as_point
 from scorevi.trees import CannotHold, decode, encode, record_types
 
 _FORMAT = "scorevi-checkpoint-1"
@@ -88,7 +89,7 @@ class Checkpoint:
             "parameters": [[name, list(shape)] for name, shape in target.parameters],
             "solver": identify(solver),
             "seed": seed,
-            "initial": _describe(start, target.dim),
+            "initial": _describe(start, target),
         }
         self._probe = _probe(target)
         states = [variant.init(Gaussian.standard(target.dim)) for variant in variants]
@@ -272,14 +273,12 @@ def _probe(target: Target) -> dict[str, Array]:
     }
 
 
-def _describe(initial: Initial, dim: int) -> str:
+def _describe(initial: Initial, target: Target) -> str:
     """Return a start in words that are the same only for the same start."""
     if initial is None or isinstance(initial, str):
         return str(initial)
     if isinstance(initial, Gaussian):
         return f"a Gaussian ({digest(initial.mean, initial.factor)})"
     near = isinstance(initial, Near)
-    point = as_float_array(
-        "initial", initial.point if isinstance(initial, Near) else initial, (dim,)
-    )
+    point = as_point(initial.point if isinstance(initial, Near) else initial, target)
     return f"{'near ' if near else ''}a point ({digest(point)})"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import itertools
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.special
 
-from scorevi._arrays import Array, Seed, seed_entropy
+from scorevi._arrays import Array, Seed, as_count, seed_entropy
 from scorevi._extras import require
 from scorevi.evaluate import Evaluator
-from scorevi.targets.base import labels, split
-from scorevi.targets.variables import Include, Variables
+from scorevi.targets.base import split
+from scorevi.targets.labels import labels_of
+from scorevi.targets.variables import Include, Variables, check_include
 
 if TYPE_CHECKING:
     from scorevi.results import Fit
@@ -25,12 +28,14 @@ _REASON = 300
 _NEEDS = {".nc": "arviz", ".csv": None, ".parquet": "pyarrow"}
 
 
-def to_arviz(fit: Fit, draws: int = 1000, seed: Seed = None) -> Any:
+def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
     """Return draws as InferenceData (ArviZ 0.x) or DataTree (1.x), as one chain.
 
     The groups:
 
-    - ``posterior``: the constrained parameters and what the model derives from them
+    - ``posterior``: the constrained parameters and, unless ``include`` is ``"parameters"``, what
+      the model derives from them. Log likelihoods and draws of data have groups of their own,
+      whatever ``include`` is.
     - ``unconstrained_posterior``: the same draws on the space that was fitted
     - ``sample_stats``: ``lp``, the log density of the target; ``log_q``, that of the fitted
       Gaussian, both on the unconstrained space; ``importance_weight``, proportional to their
@@ -43,9 +48,10 @@ def to_arviz(fit: Fit, draws: int = 1000, seed: Seed = None) -> Any:
     ``renamed`` says so.
     """
     arviz = require("arviz")
+    check_include(include)
     entropy = seed_entropy(seed)
-    theta = fit.sample(draws, entropy)
-    values = fit.named(theta, seed=entropy)
+    theta = fit.sample(as_count("size", size), entropy)
+    values = fit.named(theta, "everything", entropy)
     variables = Variables() if fit.target is None else fit.target.variables
     pointwise = variables.pointwise(theta)
     observed = {name: np.asarray(value) for name, value in variables.observed.items()}
@@ -54,9 +60,14 @@ def to_arviz(fit: Fit, draws: int = 1000, seed: Seed = None) -> Any:
         {name: value.shape[1:] for name, value in pointwise.items()}
         | {name: value.shape for name, value in observed.items()},
     )
-    apart = {*pointwise, *variables.predictive}
+    wanted = fit.named(theta[:1], "parameters") if include == "parameters" else values
+    posterior = {name: value for name, value in values.items() if name in wanted}
     groups = {
-        "posterior": {name: value for name, value in values.items() if name not in apart},
+        "posterior": {
+            name: value
+            for name, value in variables.included(posterior, "all").items()
+            if name not in pointwise
+        },
         "unconstrained_posterior": split(theta, fit.parameters),
         "sample_stats": importance(fit, theta),
         "log_likelihood": pointwise,
@@ -187,21 +198,27 @@ def _leading(dims: dict[str, list[str]], named: dict[str, Array]) -> dict[str, l
     return {name: dims[name][: value.ndim - 1] for name, value in named.items() if name in dims}
 
 
-def to_pandas(fit: Fit, draws: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+def to_pandas(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
     """Return draws as a data frame: a row per draw, a column per entry, such as ``beta[0,1]``."""
     pandas = require("pandas")
-    return pandas.DataFrame(_columns(fit.draws(draws, seed, include)))
+    return pandas.DataFrame(_columns(fit, fit.draws(size, seed, include)))
 
 
-def write_draws(fit: Fit, path: str | Path, draws: int = 1000, seed: Seed = None) -> None:
+def write_draws(
+    fit: Fit,
+    path: str | Path,
+    size: int = 1000,
+    seed: Seed = None,
+    include: Include = "all",
+) -> None:
     """Write draws to a ``.nc`` (ArviZ), ``.csv`` or ``.parquet`` file, by the path's ending."""
     path = check_format(check_folder(path))
     try:
         if path.suffix == ".nc":
-            to_arviz(fit, draws, seed).to_netcdf(str(path))
+            to_arviz(fit, size, seed, include).to_netcdf(str(path))
         else:
             write = _write_csv if path.suffix == ".csv" else _write_parquet
-            write(_columns(fit.draws(draws, seed)), path)
+            write(_columns(fit, fit.draws(size, seed, include)), path)
     except (OSError, ValueError, KeyError) as error:
         # netCDF refuses some names of variables, such as those with a slash.
         # The first line, because xarray goes on to print what it was to write.
@@ -231,14 +248,23 @@ def check_format(path: Path) -> Path:
     return path
 
 
-def _columns(draws: dict[str, Array]) -> dict[str, Array]:
+def _columns(fit: Fit, draws: dict[str, Array]) -> dict[str, Array]:
     """Cut arrays into columns by label."""
+    if fit.target is None:  # then these are the parameters of theta, in order
+        texts = iter(fit.labels)
+        named = {
+            name: list(itertools.islice(texts, math.prod(values.shape[1:])))
+            for name, values in draws.items()
+        }
+    else:
+        variables = fit.target.variables
+        named = {
+            name: labels_of(variables, name, values.shape[1:]) for name, values in draws.items()
+        }
     return {
         label: column
         for name, values in draws.items()
-        for label, column in zip(
-            labels(name, values.shape[1:]), values.reshape(len(values), -1).T, strict=True
-        )
+        for label, column in zip(named[name], values.reshape(len(values), -1).T, strict=True)
     }
 
 

@@ -88,8 +88,10 @@ def fit(
         Where to start: None for ``"auto"`` where the solver is ``"auto"``, else N(0, I);
         ``"auto"``, the best of several candidates (:mod:`scorevi.autostart`); a Gaussian; a point,
         with identity covariance around it, which for the solver ``"auto"`` is where the choice
-        begins; ``"mode"``, 0.1·I at the mode; ``"laplace"``; ``"lbfgs"``, the mode with the
-        optimiser's inverse Hessian.
+        begins: a vector on the unconstrained scale, or a dict with the values of all parameters
+        on the model's own scale, ``{"mu": 0.0, "sigma": 2.0}``, and for a target by ``from_jax``
+        what its log density takes; ``"mode"``, 0.1·I at the mode; ``"laplace"``; ``"lbfgs"``, the
+        mode with the optimiser's inverse Hessian.
     stop
         Whether to stop when nothing is left to gain (:mod:`scorevi.stopping`). False goes on to
         the limit.

@@ -7,20 +7,21 @@ most half of what the budget has left, so that something remains for the fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from scorevi._arrays import Array, as_float_array
+from scorevi._arrays import Array
 from scorevi.ascent import Ascent, curvature_gaussian
 from scorevi.autostart import choose
 from scorevi.evaluate import Evaluator, Pair
 from scorevi.gaussian import Gaussian
+from scorevi.targets.points import as_point
 
-Initial: TypeAlias = "Gaussian | str | ArrayLike | Near | None"
+Initial: TypeAlias = "Gaussian | str | ArrayLike | Mapping[str, Any] | Near | None"
 WAYS = ("auto", "mode", "laplace", "lbfgs")
 
 _MODE_SCALE = math.sqrt(0.1)
@@ -31,7 +32,7 @@ _MAX_SEARCH = 200
 class Near(NamedTuple):
     """The start is to be chosen by trying, and a point is where to begin."""
 
-    point: ArrayLike
+    point: ArrayLike | Mapping[str, Any]
 
 
 class Start(NamedTuple):
@@ -52,7 +53,8 @@ def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> S
     Parameters
     ----------
     initial
-        None for N(0, I); a Gaussian; a point, for an identity covariance around it; or
+        None for N(0, I); a Gaussian; a point (:mod:`scorevi.targets.points`), for an identity
+        covariance around it; or
         ``"auto"`` (the best of several candidates, see :mod:`scorevi.autostart`),
         ``"mode"`` (0.1·I at the mode), ``"lbfgs"`` (the mode and the optimiser's inverse Hessian),
         ``"laplace"`` (the mode and the inverse Hessian by differences of the score).
@@ -71,9 +73,9 @@ def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> S
             )
         return Start(initial)
     if isinstance(initial, Near):
-        return _automatic(evaluator, rng, as_float_array("initial", initial.point, (dim,)))
+        return _automatic(evaluator, rng, as_point(initial.point, evaluator.target))
     if not isinstance(initial, str):
-        return Start(Gaussian(as_float_array("initial", initial, (dim,)), np.eye(dim), 0.0))
+        return Start(Gaussian(as_point(initial, evaluator.target), np.eye(dim), 0.0))
     if initial not in WAYS:
         raise ValueError(
             f"`initial` must be None, a Gaussian, a point, or one of {', '.join(WAYS)}; "

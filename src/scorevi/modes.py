@@ -14,7 +14,6 @@ from scorevi.autostart import judge_path
 from scorevi.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.fresh import Fresh
 from scorevi.noise import CHECK, stream
-from scorevi.targets.base import all_labels
 from scorevi.verdict import Reason
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def other_modes(fit: Fit, fresh: Fresh, evaluator: Evaluator, seed: int) -> Iter
     behind = ours - elbo
     if not behind < _MASS_WARN:
         return
-    names = all_labels(fit.parameters)
+    names = fit.labels
     off = np.abs(mean - q.mean) / q.sd
     worst = int(np.argmax(off))
     weight = f"{'above' if behind < 0 else 'below'} the fit's by {abs(behind):.1f} nats"
@@ -94,7 +93,7 @@ def disagreement(fit: Fit) -> Iterator[Reason]:
     """Compare fits from independent starts: those nearly as good should be the same."""
     if not fit.restarts:
         return
-    names, sd = all_labels(fit.parameters), fit.q.sd
+    names, sd = fit.labels, fit.q.sd
     apart = [
         (restart, float(np.max(np.abs(restart.mean - fit.q.mean) / sd)))
         for restart in fit.restarts

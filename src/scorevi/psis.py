@@ -19,7 +19,7 @@ from scorevi._extras import require
 
 RELIABLE = 0.7
 """The k-hat above which smoothed weights cannot be relied on."""
-_FEWEST = 25
+FEWEST = 25
 """Fewer weights do not show what tail they have."""
 _EQUAL = 1e-6
 """Log weights that differ by less are equal, and have no tail but that of rounding."""
@@ -52,9 +52,9 @@ def smooth(log_ratio: Array) -> Weights:
     ratio = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
     finite = np.isfinite(ratio)
     weights = np.zeros(len(ratio))
-    if finite.sum() < _FEWEST or np.ptp(ratio[finite]) < _EQUAL:
+    if finite.sum() < FEWEST or np.ptp(ratio[finite]) < _EQUAL:
         weights[finite] = np.exp(ratio[finite] - np.logaddexp.reduce(ratio[finite]))
-        return Weights(weights, -math.inf if finite.sum() >= _FEWEST else math.inf)
+        return Weights(weights, -math.inf if finite.sum() >= FEWEST else math.inf)
     smoothed, khat = _psislw(ratio[finite] - ratio[finite].max())
     smoothed = np.asarray(smoothed, dtype=np.float64)
     weights[finite] = np.exp(smoothed - np.logaddexp.reduce(smoothed))

@@ -22,17 +22,20 @@ from scorevi.fresh import DRAWS, ErrorBars, Fresh, draw, error_bars
 from scorevi.gaussian import Gaussian
 from scorevi.noise import CHECK, stream
 from scorevi.protected import protected
-from scorevi.psis import RELIABLE, smooth
+from scorevi.psis import FEWEST, RELIABLE, smooth
 from scorevi.recent import Quality
 from scorevi.status import FitError, Status
-from scorevi.targets.base import Parameter, Target, all_labels, labels, named, split
+from scorevi.targets.base import Parameter, Target, all_labels, named, split
 from scorevi.targets.isolated import Isolation
+from scorevi.targets.labels import labels_of, theta_labels
 from scorevi.targets.variables import Include, check_include
 from scorevi.verdict import Verdict
 
 _SUMMARY_DRAWS = 10_000
 _SUMMARY_ENTRIES = 20_000_000
 _INTERVAL = (0.05, 0.95)
+_LONG = 20
+"""Derived variables with more entries come last in the table."""
 
 
 class Trace(NamedTuple):
@@ -140,6 +143,8 @@ class Fit:
     """Whether the parameters of a fit that was loaded have a scale of their own."""
     isolation: Isolation = field(default=Isolation(), repr=False)
     """Where its scores were computed; :meth:`check` and others compute theirs in the same way."""
+    saved_labels: tuple[str, ...] = field(default=(), repr=False)
+    """The labels as they were when the fit was saved."""
 
     @property
     def dim(self) -> int:
@@ -156,6 +161,19 @@ class Fit:
         """The covariance of the approximation, shape (D, D)."""
         return self._fitted.covariance
 
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each entry of theta, such as ``beta[north]``, in the order of ``mean``.
+
+        The entries of a variable whose unconstrained form has another shape are called after
+        those that they move: the three of a 3×3 correlation ``L[1,0]``, ``L[2,0]``, ``L[2,1]``.
+        """
+        if self.saved_labels:
+            return self.saved_labels
+        return (
+            tuple(all_labels(self.parameters)) if self.target is None else theta_labels(self.target)
+        )
+
     @property
     def elbo(self) -> float:
         """The ELBO of q, estimated from the last draws of the fit; see :mod:`scorevi.recent`.
@@ -171,7 +189,10 @@ class Fit:
         return self.quality.fisher
 
     def sample(self, size: int = 1000, seed: Seed = None) -> Array:
-        """Draw from the approximation, on the unconstrained space, shape (size, D)."""
+        """Draw from the approximation, on the unconstrained space, shape (size, D).
+
+        As in all that draws, the same seed gives the same draws, and None new ones.
+        """
         return self._fitted.sample(size, seed)
 
     def draws(
@@ -184,11 +205,13 @@ class Fit:
         size
             The number of draws.
         seed
-            The same seed, the same draws.
+            The same seed, the same draws; None for new ones.
         include
-            ``"parameters"`` for those alone, ``"all"`` also for what the model derives from them:
+            ``"parameters"`` for those alone; ``"all"`` also for what the model derives from them:
             Stan's transformed parameters and generated quantities, Deterministics of PyMC,
-            deterministic sites of NumPyro.
+            deterministic sites of NumPyro; ``"everything"`` also for those of them that are log
+            likelihoods of single observations (Stan's ``log_lik``) or draws of data (what was
+            named ``predictive``). It means the same in all that gives draws.
 
         Examples
         --------
@@ -219,7 +242,8 @@ class Fit:
 
         Exact where the parameters are unconstrained; else from 10,000 draws of a fixed seed, or
         fewer where there are very many variables. Pointwise log likelihoods and what the model
-        predicts are left out.
+        predicts are left out. The parameters come first, then what is derived from them, arrays
+        of more than 20 entries last.
         """
         if self.saved_summary:
             return self.saved_summary
@@ -232,18 +256,20 @@ class Fit:
                 "Use scorevi.load(path, target=...)."
             )
         variables = self.target.variables
-        left_out = {*variables.pointwise(self._fitted.mean[None]), *variables.predictive}
         one = self.named(self._fitted.mean[None])
-        entries = sum(value.size for name, value in one.items() if name not in left_out)
+        first = self.named(self._fitted.mean[None], "parameters")
+        order = sorted(one, key=lambda name: name not in first and 1 + (one[name].size > _LONG))
+        entries = sum(value.size for value in one.values())
         size = min(_SUMMARY_DRAWS, max(500, _SUMMARY_ENTRIES // max(entries, 1)))
+        draws = self.draws(size, seed=0)
         rows = []
-        for name, values in self.draws(size, seed=0).items():
-            if name in left_out:
-                continue
+        for name in order:
+            values = draws[name]
             flat = values.reshape(len(values), -1)
             lower, upper = np.quantile(flat, _INTERVAL, axis=0)
             columns = (flat.mean(axis=0), flat.std(axis=0), lower, upper)
-            for label, *row in zip(labels(name, values.shape[1:]), *columns, strict=True):
+            texts = labels_of(variables, name, values.shape[1:])
+            for label, *row in zip(texts, *columns, strict=True):
                 rows.append(Summary(label, *map(float, row)))
         return tuple(rows)
 
@@ -288,7 +314,13 @@ class Fit:
         return error_bars(self, self._fresh(draws, seed))
 
     def resample(
-        self, size: int = 1000, seed: int = 0, *, replace: bool = True, proposals: int | None = None
+        self,
+        size: int = 1000,
+        seed: Seed = None,
+        include: Include = "all",
+        *,
+        replace: bool = True,
+        proposals: int | None = None,
     ) -> Resample:
         """Draw from q and choose among the draws by their importance weights, smoothed.
 
@@ -299,17 +331,22 @@ class Fit:
         ----------
         size
             The number of draws to return.
-        seed
-            The same seed, the same draws.
+        seed, include
+            As for :meth:`draws`.
         replace
             Whether a draw may be chosen more than once. Without, the draws are distinct, and the
             correction is somewhat weaker.
         proposals
             Draws from q to choose from, each an evaluation of the target; four times ``size`` if
-            left out.
+            left out, but at least 400, and never fewer than 25, which do not show what tail the
+            weights have.
         """
+        check_include(include)
         size = as_count("size", size)
-        proposals = 4 * size if proposals is None else as_count("proposals", proposals)
+        if proposals is None:
+            proposals = max(4 * size, DRAWS)
+        proposals = as_count("proposals", proposals, least=FEWEST)
+        seed = seed_entropy(seed)
         if not replace and proposals < size:
             raise ValueError(
                 f"`proposals` must be at least `size`, {size}, without replacement; "
@@ -319,6 +356,13 @@ class Fit:
         if fresh.log_ratio is None:
             raise ValueError("Importance weights need the log density, which the target has not.")
         weights = smooth(fresh.log_ratio)
+        count = int(fresh.good.sum())
+        if count < FEWEST:
+            raise FitError(
+                f"{count} of {proposals} draws have a usable score, fewer than the {FEWEST} that "
+                "importance weights need. fit.check() says what is wrong.",
+                self,
+            )
         if not weights.reliable:
             raise FitError(
                 f"k-hat is {weights.khat:.2f}, above {RELIABLE}: importance weights cannot correct "
@@ -330,7 +374,7 @@ class Fit:
             raise ValueError("`size` must be at most the number of proposals with a good score.")
         chosen = rng.choice(proposals, size, replace=replace, p=weights.weights)
         theta = fresh.theta[chosen]
-        return Resample(self.named(theta, seed=seed), theta, weights.khat, weights.ess)
+        return Resample(self.named(theta, include, seed), theta, weights.khat, weights.ess)
 
     def raise_for_status(self) -> Fit:
         """Return the fit itself, or raise :class:`scorevi.FitError` if it failed."""
@@ -338,18 +382,24 @@ class Fit:
             raise FitError(self.status.explain(), self)
         return self
 
-    def to_arviz(self, draws: int = 1000, seed: Seed = None) -> Any:
-        """Return draws as ArviZ takes them: InferenceData (0.x) or DataTree (1.x)."""
+    def to_arviz(self, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+        """Return draws as ArviZ takes them: InferenceData (0.x) or DataTree (1.x).
+
+        The arguments are those of :meth:`draws`; see :func:`scorevi.export.to_arviz`.
+        """
         from scorevi.export import to_arviz
 
         with protected(self) as fit:
-            return to_arviz(fit, draws, seed)
+            return to_arviz(fit, size, seed, include)
 
-    def to_pandas(self, draws: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
-        """Return draws as a pandas data frame: a row per draw, a column per entry."""
+    def to_pandas(self, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+        """Return draws as a pandas data frame: a row per draw, a column per entry.
+
+        The arguments are those of :meth:`draws`.
+        """
         from scorevi.export import to_pandas
 
-        return to_pandas(self, draws, seed, include)
+        return to_pandas(self, size, seed, include)
 
     def save(self, path: str | Path) -> Path:
         """Write everything but the model's functions to a ``.npz`` file; returns its path."""
@@ -431,5 +481,5 @@ class Fit:
         low, high = scipy.special.ndtri(_INTERVAL)
         return [
             Summary(name, float(m), float(s), float(m + low * s), float(m + high * s))
-            for name, m, s in zip(all_labels(self.parameters), q.mean, q.sd, strict=True)
+            for name, m, s in zip(self.labels, q.mean, q.sd, strict=True)
         ]

@@ -10,15 +10,12 @@ if TYPE_CHECKING:
     from scorevi.results import Fit
 
 _ADVICE = {
-    "converged": "Ask fit.check() whether to believe it.",
+    "converged": "",
     "stalled": (
         "The steps have become too short for the way that is left. Try another solver or start "
         "(solver='auto', initial='laplace'), or parameters rescaled to be of order one."
     ),
-    "budget": (
-        "It was still gaining, or too noisy to tell. Raise max_gradients; fit.check() says how "
-        "far it has come."
-    ),
+    "budget": "It was still gaining, or too noisy to tell. Raise max_gradients.",
     "time": "Raise max_seconds, or make the score faster.",
     "interrupted": (
         "The fit holds what was reached, and initial=fit.q begins from there. With checkpoint= it "
@@ -45,7 +42,7 @@ class Status(str):
     cause
         What happened, with figures.
     advice
-        What to do next.
+        What to do about it; empty where there is nothing to mend.
     ok
         Whether the fit may be looked at as a fit at all.
 
@@ -76,7 +73,7 @@ class Status(str):
 
     def explain(self) -> str:
         """Return word, cause and advice as one line."""
-        return f"{self}: {self.cause}. {self.advice}"
+        return f"{self}: {self.cause}. {self.advice}".rstrip()
 
     def __reduce__(self) -> tuple[type[Status], tuple[str, str, str]]:
         return Status, (str(self), self.cause, self.advice)

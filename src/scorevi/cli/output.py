@@ -57,7 +57,14 @@ def naming(option: str) -> Iterator[None]:
 
 
 def as_options(text: str, command: click.Command) -> str:
-    """Put a message that names arguments of the Python functions in terms of the options."""
+    """Put a message about arguments of the Python functions in terms of the options.
+
+    Such a message begins with the argument that it is about. Any other is left as it is: what it
+    has between backticks may be a member of an object, or a user's own word.
+    """
     options = {str(param.name): param.opts[0] for param in command.params if param.name != "target"}
     options["program"] = "PROGRAM"
+    about = re.match(r"`(\w+)`", text)
+    if about is None or about[1] not in (*options, "target"):
+        return text
     return re.sub(r"`(\w+)`", lambda found: options.get(found[1], found[0]), text)

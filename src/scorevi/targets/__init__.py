@@ -71,6 +71,6 @@ def as_target(thing: Any) -> Target:
         )
     raise ValueError(
         "`target` must be a target, made by scorevi.from_function, from_jax, from_numpyro, "
-        "from_pymc or from_stan; a PyMC model; or an object with `dim` and `score`; "
+        "from_pymc or from_stan; a PyMC model; or an object with the members dim and score; "
         f"got {type(thing).__name__}."
     )

@@ -162,7 +162,9 @@ def named(
     values = target.variables.constrained(theta)
     if values is None:
         values = split(theta, target.parameters)
-    return values | target.variables.derived(theta, seed) if include == "all" else values
+    if include != "parameters":
+        values = values | target.variables.derived(theta, seed)
+    return target.variables.included(values, include)
 
 
 def all_labels(parameters: Sequence[Parameter]) -> list[str]:

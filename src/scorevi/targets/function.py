@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from scorevi.targets.base import (
     describe,
     parse_names,
 )
+from scorevi.targets.points import Inverse
 from scorevi.targets.variables import Constrain, Variables
 
 Function = Callable[[Array], Any]
@@ -97,8 +99,9 @@ def from_function(
         of functions that change nothing: no array that they fill anew on each call, no counter,
         no cache, no library that keeps such things. Left out, one thread at a time calls them.
     **variables
-        More for ArviZ: ``log_likelihood``, ``observed``, ``predictive``, ``dims``, ``coords`` as in
-        :class:`scorevi.targets.Variables`.
+        More, as in :class:`scorevi.targets.Variables`: ``unconstrain``, from a dict of values on
+        that scale to one point (dim,), for starts by name; and for ArviZ ``log_likelihood``,
+        ``observed``, ``predictive``, ``dims``, ``coords``.
 
     Examples
     --------
@@ -115,6 +118,9 @@ def from_function(
             raise ValueError(f"`{name}` must be a function; got {type(function).__name__}.")
     named = Variables(constrain=constrain, **variables)
     parameters = parse_names(names, dim)
+    if constrain is not None and named.unconstrain is not None:
+        inverse = Inverse(named.unconstrain, constrain, parameters)
+        named = dataclasses.replace(named, unconstrain=inverse)
     check_early(named, parameters)
     score_batched = log_density_batched = bool(batched)
     if batched is None:

@@ -24,6 +24,7 @@ from scorevi.targets.base import (
     parse_names,
     split,
 )
+from scorevi.targets.points import joined, take_by_name
 from scorevi.targets.variables import Constrain, Derive, Variables
 
 _SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
@@ -179,6 +180,7 @@ def from_jax(
         vectorised = {
             name: _vectorised(jax, name, function, unravel) for name, function in functions.items()
         }
+        variables.setdefault("unconstrain", _Ravel(parameters))
         return JaxTarget(
             dim=dim,
             parameters=parameters,
@@ -191,6 +193,18 @@ def from_jax(
             log_density_and_score=batched,
             compiled=jax.jit(batched),
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Ravel:
+    """From an argument of the log density to theta."""
+
+    parameters: tuple[Parameter, ...]
+
+    def __call__(self, argument: Any) -> Array:
+        leaves, _ = require("jax").tree_util.tree_flatten_with_path(argument)
+        named = {_name(path): np.asarray(leaf) for path, leaf in leaves}
+        return joined(take_by_name(named, dict(self.parameters)))
 
 
 def _rebuilt(

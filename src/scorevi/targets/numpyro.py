@@ -6,6 +6,7 @@ sites. The result is a JAX target, so that fits run in the compiled loop.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import threading
 from collections import OrderedDict
@@ -16,6 +17,7 @@ import numpy as np
 
 from scorevi._extras import require
 from scorevi.targets.jax import JaxTarget, from_jax, is_real
+from scorevi.targets.points import Inverse, joined
 
 Site = Mapping[str, Any]
 _LOCK = threading.RLock()
@@ -131,7 +133,13 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
                 (name, at[name]["fn"].log_prob(at[name]["value"])) for name in observed
             )
 
-        return from_jax(
+        def unconstrain(named: dict[str, Any]) -> Any:
+            # Values that are no good are found by what comes of them, and named.
+            with jax.enable_x64(True), numpyro.validation_enabled(False):
+                position = util.unconstrain_fn(seeded, args, kwargs, named)
+                return joined({name: np.asarray(position[name]) for name in latent})
+
+        target = from_jax(
             log_density,
             OrderedDict((name, np.zeros(shape)) for name, shape in latent.items()),
             constrain=lambda position: values(latent, position),
@@ -140,6 +148,11 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
             observed=observed,
             dims=dims,
         )
+    constrain = target.variables.constrain
+    assert constrain is not None
+    inverse = Inverse(unconstrain, constrain, target.parameters)
+    named = dataclasses.replace(target.variables, unconstrain=inverse)
+    return dataclasses.replace(target, variables=named)
 
 
 def _alone(function: Callable[..., Any]) -> Callable[..., Any]:

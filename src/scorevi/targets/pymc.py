@@ -137,7 +137,7 @@ def _made(model: Any, backend: Backend) -> PymcTarget | JaxTarget:
             )
         score = require("pytensor").grad(log_density, graph.theta)
         compiled = graph.compile(graph.theta, [log_density, score], backend)
-        variables = named_variables(graph)
+        variables = named_variables(graph, parameters)
     dim = sum(parameter.size for parameter in parameters)
     if backend == "jax":
         return _jax_target(dim, parameters, variables, compiled)

@@ -13,6 +13,7 @@ import numpy as np
 from scorevi._arrays import Array
 from scorevi._extras import require
 from scorevi.targets.base import Parameter
+from scorevi.targets.points import Inverse, joined
 from scorevi.targets.variables import Variables
 
 Backend: TypeAlias = Literal["numba", "c", "jax", "numpy"]
@@ -101,7 +102,7 @@ def without_c(backend: Backend) -> Iterator[None]:
         yield
 
 
-def named_variables(graph: Graph) -> Variables:
+def named_variables(graph: Graph, parameters: tuple[Parameter, ...]) -> Variables:
     """Return the model's names and scales: its variables, log likelihood, data, dims and coords."""
     model = graph.model
     free, deterministic, observed = model.free_RVs, model.deterministics, model.observed_RVs
@@ -110,14 +111,29 @@ def named_variables(graph: Graph) -> Variables:
         derive = _Draws.of(graph, deterministic, model.replace_rvs_by_values(deterministic))
     if observed:
         log_likelihood = _Draws.of(graph, observed, model.logp(vars=observed, sum=False))
+    constrain = _Draws.of(graph, free, model.replace_rvs_by_values(free))
     return Variables(
-        constrain=_Draws.of(graph, free, model.replace_rvs_by_values(free)),
+        constrain=constrain,
+        unconstrain=Inverse(_Unconstrain(model), constrain, parameters),
         derive=derive,
         log_likelihood=log_likelihood,
         observed=_observed(graph),
         dims=_dims(model),
         coords={name: labels for name, labels in model.coords.items() if labels is not None},
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Unconstrain:
+    """A function from values of the free variables, by name, to theta."""
+
+    model: Any
+
+    def __call__(self, values: dict[str, Array]) -> Array:
+        make = require("pymc.initial_point").make_initial_point_fn
+        with double_precision(self.model), without_c("numpy"):
+            point = make(model=self.model, overrides=values, return_transformed=True)(0)
+        return joined({value.name: point[value.name] for value in self.model.value_vars})
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from scorevi._arrays import Array, as_count
 from scorevi.stan.interface import client, load_model
 from scorevi.status import FitWarning
 from scorevi.targets.base import Evaluation, Failure, Parameter, describe
+from scorevi.targets.points import Inverse
 from scorevi.targets.variables import Variables
 
 _LOG_LIKELIHOOD = "log_lik"
@@ -197,7 +198,7 @@ def from_stan(
     Variables whose names begin with ``log_lik`` are taken to be pointwise log likelihoods.
     Unconstrained parameters keep the name of the parameter they belong to; those of more than one
     dimension appear as vectors in Stan's order, because their unconstrained form may have no
-    shape.
+    shape. ``fit.labels`` says which entry of the parameter each of them stands for.
 
     Examples
     --------
@@ -342,10 +343,21 @@ def _variables(model: Any, **more: Any) -> Variables:
         values = _written(model, theta, seed)
         return {name: values[:, columns] for name, columns in outputs}
 
+    def constrain(theta: Array) -> dict[str, Array]:
+        return read(parameters, theta, None)
+
+    def unconstrain(values: dict[str, Array]) -> Array:
+        flat = np.empty(model.param_num())
+        for name, columns in parameters:
+            flat[columns] = values[name]
+        return np.asarray(model.param_unconstrain(flat))
+
     variables = Variables(
-        constrain=lambda theta: read(parameters, theta, None),
+        constrain=constrain,
+        unconstrain=Inverse(unconstrain, constrain, _unconstrained(model)),
         derive=(lambda theta, seed: read(derived, theta, seed)) if derived else None,
         log_likelihood=(lambda theta: read(likelihoods, theta, 0)) if likelihoods else None,
+        likelihoods=[output.name for output in likelihoods],
         **more,
     )
     variables.check_names(

@@ -14,7 +14,11 @@ Constrain: TypeAlias = Callable[[Array], Mapping[str, Array]]
 """Maps unconstrained draws (n, D) to named values, each of shape (n, *shape)."""
 Derive: TypeAlias = Callable[[Array, int], Mapping[str, Array]]
 """The same, with a seed for what is drawn at random on the way."""
-Include: TypeAlias = Literal["parameters", "all"]
+Unconstrain: TypeAlias = Callable[[Any], Array]
+"""Maps values of all parameters, in the form that the model has for them, to a point (D,)."""
+Include: TypeAlias = Literal["parameters", "all", "everything"]
+"""Which variables: the parameters; also what follows from them, but neither log likelihoods of
+single observations nor draws of data; these, too."""
 _SHOWN = 20
 """Names that a message lists."""
 
@@ -29,8 +33,12 @@ class Variables:
     """What follows from the parameters: transformed, deterministic, generated quantities."""
     log_likelihood: Constrain | None = None
     """The log likelihood of each observation, by the name of the data."""
+    unconstrain: Unconstrain | None = None
+    """The way back, for starts: a point from the parameters' values by name."""
     predictive: Sequence[str] = ()
     """Which of these are draws of data: not summarised, and a group of their own in ArviZ."""
+    likelihoods: Sequence[str] = ()
+    """Which of these are log likelihoods of single observations: left out in the same way."""
     observed: Mapping[str, Array] = field(default_factory=dict)
     """The data that the model was conditioned on."""
     dims: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -39,7 +47,7 @@ class Variables:
     """Labels along a named axis."""
 
     def __post_init__(self) -> None:
-        for name in ("constrain", "derive", "log_likelihood"):
+        for name in ("constrain", "derive", "log_likelihood", "unconstrain"):
             function = getattr(self, name)
             if function is not None and not callable(function):
                 raise ValueError(f"`{name}` must be a function; got {type(function).__name__}.")
@@ -47,10 +55,10 @@ class Variables:
             value = getattr(self, name)
             if not isinstance(value, Mapping):
                 raise ValueError(f"`{name}` must be a dict by name; got {type(value).__name__}.")
-        if isinstance(self.predictive, str) or not all(
-            isinstance(name, str) for name in self.predictive
-        ):
-            raise ValueError(f"`predictive` must be a list of names; got {self.predictive!r}.")
+        for field_name in ("predictive", "likelihoods"):
+            names = getattr(self, field_name)
+            if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+                raise ValueError(f"`{field_name}` must be a list of names; got {names!r}.")
         for name, axes in self.dims.items():
             if isinstance(axes, str) or not all(isinstance(axis, str) for axis in axes):
                 raise ValueError(f"`dims` must give a list of names for {name!r}; got {axes!r}.")
@@ -92,6 +100,11 @@ class Variables:
                         f"got {len(self.coords[axis])}."
                     )
 
+    def included(self, values: Mapping[str, Array], include: Include) -> dict[str, Array]:
+        """Leave out what :data:`Include` does not ask for of parameters and derived variables."""
+        apart = () if include == "everything" else {*self.predictive, *self.likelihoods}
+        return {name: value for name, value in values.items() if name not in apart}
+
     def derived(self, theta: Array, seed: int) -> dict[str, Array]:
         """Return what follows from the parameters at the rows of theta (n, D)."""
         derive = self.derive
@@ -111,7 +124,8 @@ class Variables:
 def check_include(include: str) -> None:
     """Refuse what :data:`Include` does not list."""
     if include not in get_args(Include):
-        raise ValueError(f'`include` must be "parameters" or "all"; got {include!r}.')
+        wanted = ", ".join(f'"{known}"' for known in get_args(Include))
+        raise ValueError(f"`include` must be one of {wanted}; got {include!r}.")
 
 
 def _listed(names: Iterable[str]) -> str:
