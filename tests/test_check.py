@@ -1,5 +1,6 @@
 """The verdict, and what it is made of."""
 
+import dataclasses
 import json
 import math
 import pickle
@@ -259,3 +260,54 @@ def test_the_tables_of_the_study_go_into_a_file(tmp_path):
     assert text.endswith("<!-- end -->\nb\n")
     with pytest.raises(ValueError, match="has no place for the table"):
         trust.write(path, {"targets": ""})
+
+
+def poisson_regression(seed):
+    rng = np.random.default_rng(seed)
+    x = 2.0 * rng.standard_normal((200, 5))
+    y = rng.poisson(np.exp(x @ rng.normal(0.0, 0.3, 5)))
+    return scorevi.from_function(
+        lambda b: (y - np.exp(b @ x.T)) @ x - b,
+        5,
+        lambda b: (b @ x.T) @ y - np.exp(b @ x.T).sum(axis=1) - 0.5 * np.vecdot(b, b),
+        batched=True,
+    )
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fit_that_is_far_too_wide_is_told_so(seed):
+    """Not that its intervals may be too short."""
+    fit = scorevi.fit(poisson_regression(seed), "bbvi", seed=seed, max_gradients=400)
+    verdict = fit.check()
+    assert verdict == "fail"
+    assert "most of the fit lies where the posterior has nothing" in verdict.explain()
+    assert "too short" not in verdict.explain()
+
+
+@pytest.mark.parametrize("budget", [3, 10])
+def test_a_fit_that_has_not_arrived_is_not_told_of_another_mode(budget):
+    p = random_gaussian(5, seed=3)
+    target = sinh_arcsinh(scorevi.Gaussian(p.mean + 30.0, p.factor), 0.1, 1.0)
+    verdict = scorevi.fit(target, max_gradients=budget).check()
+    assert verdict == "fail"
+    assert "another mode" not in verdict.explain()
+    assert "has not arrived" in verdict.explain()
+
+
+def test_few_draws_are_refused_and_more_are_new_ones():
+    fit = scorevi.fit(eight_schools())
+    with pytest.raises(ValueError, match=r"`draws` must be a whole number >= 25; got 1\."):
+        fit.check(draws=1)
+    with pytest.raises(ValueError, match=r"`draws` must be a whole number >= 2; got 1\."):
+        fit.error_bars(draws=1)
+    seen = []
+    target = scorevi.from_function(
+        lambda x: (seen.append(x), fit.target.score(x))[1],
+        fit.dim,
+        fit.target.log_density,
+        batched=True,
+    )
+    watched = dataclasses.replace(fit, target=target)
+    watched.check(modes=False)
+    points = np.concatenate(seen)
+    assert len(np.unique(points, axis=0)) == len(points) >= 2000

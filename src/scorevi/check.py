@@ -1,19 +1,22 @@
 """The verdict: whether to believe a fit, why, and what to do.
 
-It joins six kinds of evidence. Only the third to the fifth cost evaluations of the target, and the
-verdict says how many.
+It joins seven kinds of evidence. Only those by draws and climbs cost evaluations of the target, and
+the verdict says how many.
 
 1. *How the fit ended.*
-2. *Bad scores*, in the fit and among fresh draws: a posterior with walls is not Gaussian there.
+2. *Bad scores*, in the fit and among fresh draws: a posterior with walls is not Gaussian there; and
+   scores that are not those of the log density (:mod:`scorevi.contradiction`).
 3. *Fresh draws from q.* Their importance weights, smoothed, have a tail (k-hat). Where it is light
    enough, the weights tell the moments of the posterior itself, and how far those of q are off.
    And whatever the weights: at the best Gaussian E_q[h] = 0 and E_q[h zᵀ] = −I, so the scores tell
-   how far q still is from it.
+   how far q still is from it, and where q is so wide that its draws see little of the posterior,
+   that it is (:mod:`scorevi.width`).
 4. *Wider draws* (:mod:`scorevi.wide`), where the weights are not all the same: they see tails that
    draws from q do not, and tell the moments once more.
 5. *Other modes.* Weights cannot reveal what q does not reach. So L-BFGS climbs from points all over
    the place, and a mode far outside q is compared with it by its ELBO.
-6. *Restarts*, where there were any: fits from independent starts that agree, or do not.
+6. *The way from q's own mean*: where it leads out of q, the fit has not arrived.
+7. *Restarts*, where there were any: fits from independent starts that agree, or do not.
 
 A pass takes all of them; a failure takes positive evidence that the moments are wrong.
 """
@@ -27,12 +30,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scorevi._arrays import Array
+from scorevi.contradiction import ADVICE, contradiction
 from scorevi.evaluate import Evaluator
-from scorevi.fresh import DRAWS, ErrorBars, Fresh, draw, error_bars
+from scorevi.fresh import DRAWS, ErrorBars, Fresh, draw, error_bars, joined
 from scorevi.modes import MODE_GRADIENTS, disagreement, other_modes
 from scorevi.psis import RELIABLE, Weights, smooth
+from scorevi.recent import Draws
 from scorevi.verdict import Reason, Verdict
 from scorevi.wide import look_wider
+from scorevi.width import too_wide
 
 if TYPE_CHECKING:
     from scorevi.results import Fit
@@ -74,6 +80,9 @@ def check(fit: Fit, *, draws: int = DRAWS, modes: bool = True, seed: int = 0) ->
     evaluator = Evaluator(fit.target)
     fresh = draw(fit, draws, seed, evaluator)
     reasons += _walls(fit, fresh)
+    reasons += _contradiction(fit, fresh, evaluator)
+    if any(reason.level == "fail" for reason in reasons):
+        return Verdict(tuple(reasons), num_evaluations=evaluator.spent)
     weights = None
     if fresh.log_ratio is None:
         reasons.append(
@@ -120,6 +129,18 @@ def _walls(fit: Fit, fresh: Fresh) -> Iterator[Reason]:
         )
 
 
+def _contradiction(fit: Fit, fresh: Fresh, evaluator: Evaluator) -> Iterator[Reason]:
+    """Ask whether the scores belong to the log densities; if not, no other evidence counts."""
+    if fresh.log_ratio is None:
+        return
+    log_q = fit.q.log_density(fresh.theta)
+    text = contradiction(
+        Draws(fresh.theta, fresh.score, fresh.log_ratio + log_q, log_q), fit.q, evaluator
+    )
+    if text is not None:
+        yield Reason("fail", text, ADVICE)
+
+
 def _weigh(
     fit: Fit, fresh: Fresh, evaluator: Evaluator, seed: int
 ) -> tuple[Weights, Fresh, list[Reason]]:
@@ -128,7 +149,8 @@ def _weigh(
     weights = smooth(fresh.log_ratio)
     found = list(_tails(fit, fresh, weights))
     if any(reason.level == "undecided" for reason in found):
-        fresh = draw(fit, 4 * len(fresh.z), seed, evaluator)
+        more = draw(fit, 4 * len(fresh.z), seed, evaluator, after=len(fresh.z))
+        fresh = joined(fresh, more)
         assert fresh.log_ratio is not None
         weights = smooth(fresh.log_ratio)
         found = [
@@ -142,6 +164,17 @@ def _tails(fit: Fit, fresh: Fresh, weights: Weights) -> Iterator[Reason]:
     """Look at the weights; and where they are reliable, at the moments that they give."""
     assert fresh.log_ratio is not None
     if not weights.reliable:
+        wide = too_wide(fit.q, fresh)
+        if wide is not None:
+            yield Reason(
+                "fail",
+                f"k-hat is {weights.khat:.2f}, above {RELIABLE}: most of the fit lies where the "
+                f"posterior has nothing; the scores put the standard deviation of "
+                f"{fit.labels[wide.parameter]} at {1 / wide.factor:.2g} of the fit's",
+                "Allow more gradients, or try another solver or start: solver='auto', "
+                "initial='laplace'.",
+            )
+            return
         culprits = _culprits(fit, fresh)
         yield Reason(
             "warn",

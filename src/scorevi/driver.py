@@ -16,6 +16,7 @@ import numpy as np
 
 from scorevi._arrays import Array
 from scorevi.compiled import Loop
+from scorevi.contradiction import ADVICE, contradiction
 from scorevi.diagnostics import (
     FEWEST,
     drift,
@@ -40,6 +41,8 @@ from scorevi.targets.jax import JaxTarget
 _CHUNK_SECONDS = 0.1
 _NEARLY_EXACT = 0.01
 """A Fisher residual at which q has arrived, however few updates there were."""
+_LOOKED_AT = ("converged", "stalled", "budget", "time")
+"""Ways to end after which a few more evaluations, within the budget, are no trouble."""
 _CLOSING = 16
 """Draws of the final q, where the last ones of the run do not tell what it is worth."""
 _RARELY = 32
@@ -168,6 +171,10 @@ class Run:
                 f"batched calls of the score raised; {self.evaluator.retried} points were "
                 "evaluated again one by one"
             )
+        if self.evaluator.target.has_log_density and self.status in _LOOKED_AT:
+            text = contradiction(self._recent.draws, self.q, self.evaluator)
+            if text is not None:
+                self.status = Status("bad-scores", text, ADVICE)
         if self.status is not None and self.status.ok and not is_full_rank(self.q):
             self.status = Status(
                 "diverged",

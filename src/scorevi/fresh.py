@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,10 +29,10 @@ class Fresh(NamedTuple):
     good: Mask
 
 
-def draw(fit: Fit, size: int, seed: int, evaluator: Evaluator) -> Fresh:
-    """Draw from q and evaluate."""
+def draw(fit: Fit, size: int, seed: int, evaluator: Evaluator, *, after: int = 0) -> Fresh:
+    """Draw from q and evaluate; ``after`` so many draws of the same seed."""
     q = fit.q
-    z = stream(seed, CHECK).standard_normal((size, q.dim))
+    z = stream(seed, CHECK).standard_normal((after + size, q.dim))[after:]
     theta = np.asarray(q.unwhiten(z))
     evaluation = evaluator(theta)
     good = evaluator.usable(evaluation)
@@ -41,6 +41,13 @@ def draw(fit: Fit, size: int, seed: int, evaluator: Evaluator) -> Fresh:
     if evaluation.log_density is not None:
         log_ratio = np.where(good, evaluation.log_density - q.log_density(theta), -np.inf)
     return Fresh(z, theta, score, log_ratio, good)
+
+
+def joined(one: Fresh, two: Fresh) -> Fresh:
+    """Return the draws of both."""
+    columns = zip(one, two, strict=True)
+    both: list[Any] = [None if a is None else np.concatenate([a, b]) for a, b in columns]
+    return Fresh(*both)
 
 
 class ErrorBars(NamedTuple):

@@ -13,7 +13,7 @@ from scorevi.ascent import Ascent
 from scorevi.autostart import judge_path
 from scorevi.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.fresh import Fresh
-from scorevi.noise import CHECK, stream
+from scorevi.noise import MODES, stream
 from scorevi.verdict import Reason
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def other_modes(fit: Fit, fresh: Fresh, evaluator: Evaluator, seed: int) -> Iter
     """Climb from many places, and compare what is found outside q with q."""
     assert fresh.log_ratio is not None
     q = fit.q
-    rng = stream(seed, CHECK, 1)
+    rng = stream(seed, MODES)
     ours = float(np.median(fresh.log_ratio[fresh.good])) if fresh.good.any() else -math.inf
     evaluator.max_gradients = evaluator.spent + MODE_GRADIENTS
     points = [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(fit, rng)]
@@ -64,12 +64,28 @@ def other_modes(fit: Fit, fresh: Fresh, evaluator: Evaluator, seed: int) -> Iter
     off = np.abs(mean - q.mean) / q.sd
     worst = int(np.argmax(off))
     weight = f"{'above' if behind < 0 else 'below'} the fit's by {abs(behind):.1f} nats"
+    level = "fail" if behind < _MASS_FAIL else "warn"
+    if behind < 0 and not _is_at_rest(fit, evaluator):
+        yield Reason(
+            level,
+            f"the fit has not arrived: the way up from its mean leads out of it, and "
+            f"{off[worst]:.2g} sd away in {names[worst]} there is an ELBO {weight}",
+            "Allow more gradients, or start there (initial= a point).",
+        )
+        return
     yield Reason(
-        "fail" if behind < _MASS_FAIL else "warn",
+        level,
         f"there is another mode, {off[worst]:.0f} sd away in {names[worst]}, with an ELBO {weight}",
         "Start there (initial= a point), run with restarts=, or take the posterior as the "
         "several-peaked one it is and sample.",
     )
+
+
+def _is_at_rest(fit: Fit, evaluator: Evaluator) -> bool:
+    """Whether a climb from the mean of q stays within q, as it does where q is at a mode."""
+    ascent = Ascent(evaluator)
+    ascent.climb(fit.q.mean, at_most=2 * _CLIMB)
+    return not ascent.path or _is_reached(fit, ascent.path[-1].theta)
 
 
 def _around(fit: Fit, rng: np.random.Generator) -> Array:
@@ -78,7 +94,7 @@ def _around(fit: Fit, rng: np.random.Generator) -> Array:
     radius = math.sqrt(dim) + _WIDE
     ends: list[Array] = []
     while len(ends) < _FAR:
-        axes = np.linalg.qr(rng.standard_normal((dim, dim))[:, : _FAR // 2])[0].T
+        axes = np.linalg.qr(rng.standard_normal((dim, _FAR // 2)))[0].T
         ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
         radius *= 2.0
     return np.asarray(fit.q.unwhiten(np.array(ends[:_FAR])))

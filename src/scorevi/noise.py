@@ -11,8 +11,8 @@ import numpy as np
 
 from scorevi._arrays import Array
 
-NOISE, SEARCH, CHECK, RESTART = 0, 1, 2, 3
-"""First entries of the spawn keys: the streams that one seed is divided into."""
+NOISE, SEARCH, CHECK, RESTART, MODES, WIDER, RESAMPLE = range(7)
+"""First entries of the spawn keys: the streams that one seed is divided into, one for each use."""
 
 
 class Noise:

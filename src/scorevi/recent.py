@@ -67,6 +67,11 @@ class Recent:
             self.add(batch)
 
     @property
+    def draws(self) -> Draws | None:
+        """The last 200 draws; None where there was none."""
+        return joined(self._batches) if self._batches else None
+
+    @property
     def batches(self) -> tuple[Draws, ...]:
         """What is kept: at least the last 200 draws, where there were so many."""
         return tuple(self._batches)
@@ -80,7 +85,8 @@ class Recent:
 
     def quality(self, q: Gaussian) -> Quality:
         """Return what the last 200 draws say of q."""
-        return quality(q, joined(self._batches)) if self._batches else Quality()
+        draws = self.draws
+        return Quality() if draws is None else quality(q, draws)
 
 
 def drawn(z: Array, log_det: float, theta: Array, score: Array, log_density: Array | None) -> Draws:

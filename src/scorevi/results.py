@@ -20,7 +20,7 @@ from scorevi.check import check
 from scorevi.evaluate import BadScores, Evaluator
 from scorevi.fresh import DRAWS, ErrorBars, Fresh, draw, error_bars
 from scorevi.gaussian import Gaussian
-from scorevi.noise import CHECK, stream
+from scorevi.noise import RESAMPLE, stream
 from scorevi.protected import protected
 from scorevi.psis import FEWEST, RELIABLE, smooth
 from scorevi.recent import Quality
@@ -301,7 +301,9 @@ class Fit:
         (True, ())
         """
         with protected(self) as fit:
-            verdict = check(fit, draws=as_count("draws", draws), modes=modes, seed=seed)
+            verdict = check(
+                fit, draws=as_count("draws", draws, least=FEWEST), modes=modes, seed=seed
+            )
         self.__dict__["_verdict"] = verdict
         return verdict
 
@@ -369,7 +371,7 @@ class Fit:
                 "this fit. fit.check() says what is wrong.",
                 self,
             )
-        rng = stream(seed, CHECK, 2)
+        rng = stream(seed, RESAMPLE)
         if not replace and int((weights.weights > 0).sum()) < size:
             raise ValueError("`size` must be at most the number of proposals with a good score.")
         chosen = rng.choice(proposals, size, replace=replace, p=weights.weights)
@@ -432,7 +434,7 @@ class Fit:
         self._fitted  # noqa: B018  (refuses a fit without an update)
         with protected(self) as fit:
             assert fit.target is not None
-            return draw(fit, as_count("draws", draws), seed, Evaluator(fit.target))
+            return draw(fit, as_count("draws", draws, least=2), seed, Evaluator(fit.target))
 
     def __getstate__(self) -> dict[str, Any]:
         known = {

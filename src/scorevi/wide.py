@@ -17,7 +17,7 @@ import numpy as np
 from scorevi._arrays import Array
 from scorevi.evaluate import Evaluator
 from scorevi.fresh import Fresh
-from scorevi.noise import CHECK, stream
+from scorevi.noise import WIDER, stream
 
 if TYPE_CHECKING:
     from scorevi.results import Fit
@@ -30,7 +30,7 @@ def look_wider(fit: Fit, fresh: Fresh, seed: int, evaluator: Evaluator) -> tuple
     assert fresh.log_ratio is not None
     q, count = fit.q, len(fresh.z)
     axes = q.factor / q.sd[:, None]  # row j: the direction, in whitened coordinates, of parameter j
-    rng = stream(seed, CHECK, 2)
+    rng = stream(seed, WIDER)
     widened = 1.0 + math.sqrt(2.0 / q.dim)
     z = rng.standard_normal((count, q.dim))
     half = count // 2
