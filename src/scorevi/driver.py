@@ -32,6 +32,7 @@ from scorevi.initialize import Initial, Near, NoFinitePoint, search, start
 from scorevi.noise import RESTART, SEARCH, Noise, stream
 from scorevi.recent import Draws, Quality, Recent, drawn
 from scorevi.records import Snapshot, Updates
+from scorevi.ridge import improper
 from scorevi.signcheck import SignCheck
 from scorevi.solvers.base import Batch, Remembers, Solver
 from scorevi.status import Status
@@ -43,6 +44,8 @@ _NEARLY_EXACT = 0.01
 """A Fisher residual at which q has arrived, however few updates there were."""
 _LOOKED_AT = ("converged", "stalled", "budget", "time")
 """Ways to end after which a few more evaluations, within the budget, are no trouble."""
+_FIRST_LOOK = 8
+"""Updates before the scores are asked for a direction along which the posterior has no end."""
 _CLOSING = 16
 """Draws of the final q, where the last ones of the run do not tell what it is worth."""
 _RARELY = 32
@@ -410,6 +413,7 @@ class Run:
             self._state, self.q = state, state.q
             self.num_updates += updates
             self._recent.add(draws)
+            self._look_for_ridge(updates)
             self._size_batch()
         else:
             growth = float(state.q.log_det) - self._log_det_at_start
@@ -420,6 +424,12 @@ class Run:
                 if finite
                 else "an update was not finite"
             )
+
+    def _look_for_ridge(self, updates: int) -> None:
+        """Look, whenever the number of updates doubles, for a direction without an end."""
+        before = self.num_updates - updates
+        if self.num_updates >= _FIRST_LOOK and before.bit_length() < self.num_updates.bit_length():
+            self.status = improper(self._recent.draws, self.q, self.evaluator)
 
     def _batch(self, evaluation: Evaluation | None) -> tuple[Batch, float]:
         """Return a full batch with good scores and its Fisher residual, moving q if need be."""
