@@ -229,9 +229,9 @@ class Fit:
         if self.target is None:
             if self.constrained:
                 raise ValueError(
-                    "The fit was loaded without its model, so draws cannot be put on the "
-                    "constrained scale. Use scorevi.load(path, target=...), or `sample` for "
-                    "unconstrained draws."
+                    "The fit was pickled or loaded without its model, so draws cannot be put on "
+                    "the constrained scale. Use scorevi.load(path, target=...) or "
+                    "dataclasses.replace(fit, target=...), or `sample` for unconstrained draws."
                 )
             return split(theta, self.parameters)
         return named(self.target, theta, include, seed)
@@ -429,7 +429,8 @@ class Fit:
     def _fresh(self, draws: int, seed: int) -> Fresh:
         if self.target is None:
             raise ValueError(
-                "The fit was loaded without its model. Use scorevi.load(path, target=...)."
+                "The fit was pickled or loaded without its model. Use "
+                "scorevi.load(path, target=...) or dataclasses.replace(fit, target=...)."
             )
         self._fitted  # noqa: B018  (refuses a fit without an update)
         with protected(self) as fit:

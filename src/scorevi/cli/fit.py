@@ -119,7 +119,7 @@ Examples:
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="More fits from other starts, side by side; the best is kept.",
+    help="More fits from other starts, side by side where TARGET allows it; the best is kept.",
 )
 @click.option(
     "--check/--no-check",
