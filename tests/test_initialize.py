@@ -190,7 +190,8 @@ def test_a_mode_without_curvature_is_said():
         ([np.nan] * 5, "`initial` must be finite; 5 of its entries"),
         (Gaussian.standard(2), "`initial` must have the target's dimension, 5; got 2"),
         ("moode", "`initial` must be None, a Gaussian, a point, or one of auto, mode, laplace"),
-        ({}, "`initial` must be an array of real numbers"),
+        ({1.0, 2.0}, "`initial` must be an array of real numbers; got set"),
+        ({}, "`initial` must have the values of all parameters; beta is missing"),
     ],
 )
 def test_wrong_starts_are_named(initial, message):

@@ -37,7 +37,9 @@ from scorevi.signcheck import SignCheck
 from scorevi.solvers.base import Batch, Remembers, Solver
 from scorevi.status import Status
 from scorevi.targets.base import Evaluation, Target
+from scorevi.targets.isolated import IsolatedTarget
 from scorevi.targets.jax import JaxTarget
+from scorevi.targets.observations import blame
 
 _CHUNK_SECONDS = 0.1
 _NEARLY_EXACT = 0.01
@@ -451,14 +453,22 @@ class Run:
                 word,
                 f"it ended before the first update, after {self.evaluator.spent} gradients"
                 + (f" with {bad.describe()}" if bad.total else ""),
-                "Allow more gradients or time, or choose a start that costs less.",
+                self._blame() or "Allow more gradients or time, or choose a start that costs less.",
             )
         if self.evaluator.late:
             return Status("time", f"the time ran out after {self._so_far()}")
         return Status("budget", f"the budget was spent: {self._so_far()}")
 
     def _bad_scores(self, why: str) -> Status:
-        return Status("bad-scores", f"{why}: {self.evaluator.bad.describe()}")
+        return Status("bad-scores", f"{why}: {self.evaluator.bad.describe()}", self._blame())
+
+    def _blame(self) -> str:
+        """Say which data are at fault, if it can be told and no exception has told it already."""
+        bad, target = self.evaluator.bad, self.evaluator.target
+        if not bad.total or bad.counts["raised"]:
+            return ""
+        # What was to be kept out of this process is not called in it.
+        return blame(target, evaluate=not isinstance(target, IsolatedTarget))
 
     def _diverged(self, why: str) -> Status:
         return Status("diverged", f"{why} after {self._so_far()}; the last sound state is kept")

@@ -28,8 +28,9 @@ _ADVICE = {
     ),
     "bad-scores": (
         "Likely causes: parameters that leave their support (work on the unconstrained scale), "
-        "overflow in exp or division by zero, an error in the score function itself, or a start "
-        "far from the posterior (pass initial= a point where the model makes sense)."
+        "overflow in exp or division by zero, data that hold NaN or lie outside their support, an "
+        "error in the score function itself, or a start far from the posterior (pass initial= a "
+        "point where the model makes sense)."
     ),
 }
 

@@ -6,7 +6,6 @@ import json
 import numbers
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scorevi._extras import require
-from scorevi.status import FitWarning
 
 Data: TypeAlias = "Mapping[str, Any] | str | os.PathLike[str] | None"
 _TEXTS = ("NaN", "Infinity", "-Infinity", "+Infinity", "Inf", "-Inf", "+Inf")
@@ -65,24 +63,6 @@ def write_data(data: Mapping[str, Any], inputs: Mapping[str, Mapping[str, Any]] 
     except TypeError as error:
         raise ValueError(f"`data` must hold numbers and arrays of them: {error}.") from None
     return text
-
-
-def warn_of_nan(data: Mapping[str, Any]) -> None:
-    """Say which data hold NaN: Stan takes it, but few programs are meant for it."""
-    for name, value in data.items():
-        try:
-            bad = np.argwhere(np.isnan(np.asarray(value, dtype=np.float64)))
-        except (TypeError, ValueError):  # complex numbers, tuples
-            continue
-        if len(bad):
-            where = f" at {bad[0].tolist()}" if bad.shape[1] else ""
-            more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
-            warnings.warn(
-                f"`data`: {name!r} holds NaN{where}{more}. Where the program uses it, scores are "
-                "NaN.",
-                FitWarning,
-                stacklevel=4,
-            )
 
 
 def explain(error: Exception) -> ValueError:

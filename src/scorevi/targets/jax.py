@@ -203,7 +203,7 @@ class _Ravel:
 
     def __call__(self, argument: Any) -> Array:
         leaves, _ = require("jax").tree_util.tree_flatten_with_path(argument)
-        named = {_name(path): np.asarray(leaf) for path, leaf in leaves}
+        named = {path_name(path): np.asarray(leaf) for path, leaf in leaves}
         return joined(take_by_name(named, dict(self.parameters)))
 
 
@@ -227,7 +227,7 @@ def _structure(
         raise ValueError("`dim_or_example` must be a dimension or hold at least one array.")
     parameters = []
     for path, leaf in leaves:
-        name = _name(path)
+        name = path_name(path)
         shape = np.shape(leaf)
         if not is_real(jax, leaf):
             raise ValueError(
@@ -262,7 +262,8 @@ def is_real(jax: Any, leaf: Any) -> bool:
     return any(jax.numpy.issubdtype(dtype, kind) for kind in real)
 
 
-def _name(path: Any) -> str:
+def path_name(path: Any) -> str:
+    """Return what a leaf of a pytree is called: ``group.mu``, ``group.0``."""
     return ".".join(_key(key) for key in path) or "theta"
 
 
@@ -299,8 +300,8 @@ def _vectorised(
     def of_rows(theta: Array) -> dict[str, Array]:
         sizes = [_DRAWS] * -(-len(theta) // _DRAWS)
         leaves, _ = jax.tree_util.tree_flatten_with_path(in_pieces(batched, theta, sizes))
-        check_distinct(argument, [Parameter(_name(path)) for path, _ in leaves])
-        return {_name(path): leaf for path, leaf in leaves}
+        check_distinct(argument, [Parameter(path_name(path)) for path, _ in leaves])
+        return {path_name(path): leaf for path, leaf in leaves}
 
     return of_rows
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from scorevi._extras import require
-from scorevi.targets.jax import JaxTarget, from_jax, is_real
+from scorevi.targets.jax import JaxTarget, from_jax, is_real, path_name
+from scorevi.targets.observations import warn_of_nan, warn_of_support
 from scorevi.targets.points import Inverse, joined
 
 Site = Mapping[str, Any]
@@ -31,6 +33,8 @@ class _Structure(NamedTuple):
     derived: list[str]
     """Deterministic sites that hold real numbers."""
     dims: dict[str, list[str]]
+    bounded: list[str]
+    """Observed sites that cannot have every value."""
 
 
 def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> JaxTarget:
@@ -93,6 +97,8 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
     numpyro, jax = require("numpyro"), require("jax")
     util = require("numpyro.infer.util")
     substitute = numpyro.handlers.substitute
+    # Before the model sees them: NumPyro may refuse what it computes from NaN, without their name.
+    said = warn_of_nan(_by_name(jax, model, args, kwargs), "model", "model", stacklevel=2)
     with jax.enable_x64(True):
         args, kwargs = jax.tree.map(lambda leaf: _argument(jax, leaf), (args, kwargs))
         # The key is for what is random beside the latent sites, which then stays as it is.
@@ -112,7 +118,7 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
 
         # Compiled, because operation by operation JAX would compile each of them by itself.
         data = jax.jit(look)()
-        latent, derived, dims = found[0]
+        latent, derived, dims, bounded = found[0]
         observed = {name: np.asarray(value) for name, value in data.items()}
 
         @_alone
@@ -148,6 +154,16 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
             observed=observed,
             dims=dims,
         )
+
+        if not said:
+            warn_of_nan(observed, "model", "model", stacklevel=2)
+        if bounded:
+
+            def sites_at(position: Any) -> Any:
+                return trace(substitute(seeded, data=values(latent, position)))
+
+            for name, inside, support in _supports(jax, sites_at, bounded, latent):
+                warn_of_support(name, observed[name], inside, support, stacklevel=2)
     constrain = target.variables.constrain
     assert constrain is not None
     inverse = Inverse(unconstrain, constrain, target.parameters)
@@ -288,7 +304,67 @@ def _structure(
             "freedom, such as a simplex of one entry. Replace it by its only value."
         )
     dims = _dims(sites, [*latent, *derived, *observed])
-    return _Structure(latent, derived, dims), observed
+    bounded = [name for name in observed if _is_bounded(numpyro, sites[name]["fn"])]
+    return _Structure(latent, derived, dims, bounded), observed
+
+
+def _is_bounded(numpyro: Any, distribution: Any) -> bool:
+    """Whether some values are outside the support, and none is masked, as those may be."""
+    real = getattr(distribution.support, "base_constraint", distribution.support)
+    if real is numpyro.distributions.constraints.real:
+        return False
+    while distribution is not None:
+        if isinstance(distribution, numpyro.distributions.MaskedDistribution):
+            return False
+        distribution = getattr(distribution, "base_dist", None)
+    return True
+
+
+def _supports(
+    jax: Any,
+    sites_at: Callable[[Any], Mapping[str, Site]],
+    names: Sequence[str],
+    latent: Mapping[str, tuple[int, ...]],
+) -> Iterator[tuple[str, Any, str]]:
+    """Yield observed sites, whether they are inside their supports, and those in words.
+
+    Only supports that are the same at two points: another one may come to hold all data yet.
+    """
+    kinds: dict[str, str] = {}
+
+    def look(position: Any) -> Any:
+        sites = sites_at(position)
+        found = {}
+        for name in names:
+            support = sites[name]["fn"].support
+            kinds[name] = type(support).__name__.lstrip("_")
+            bounds = [jax.numpy.asarray(leaf) for leaf in jax.tree.leaves(support)]
+            value = jax.numpy.broadcast_to(sites[name]["value"], _full_shape(sites[name]))
+            found[name] = support(value), bounds
+        return found
+
+    rng, compiled = np.random.default_rng(0), jax.jit(look)
+    one, other = (
+        compiled({name: rng.uniform(-1, 1, shape) for name, shape in latent.items()})
+        for _ in range(2)
+    )
+    for name, (inside, bounds) in one.items():
+        if all(map(np.array_equal, bounds, other[name][1])):
+            figures = ", ".join(str(bound) for bound in bounds if np.ndim(bound) == 0)
+            yield name, np.asarray(inside), kinds[name] + (f"({figures})" if figures else "")
+
+
+def _by_name(
+    jax: Any, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the arrays among the arguments of a model, by the names that it has for them."""
+    try:
+        named = dict(inspect.signature(model).bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):  # handlers, which take anything
+        named = {f"argument {number}": value for number, value in enumerate(args)}
+        named |= kwargs
+    leaves, _ = jax.tree_util.tree_flatten_with_path(named)
+    return {path_name(path): leaf for path, leaf in leaves}
 
 
 def _is_latent(site: Site) -> bool:

@@ -21,9 +21,11 @@ from scorevi.progress import activity
 from scorevi.targets.base import Evaluation, Failure, Parameter, describe
 from scorevi.targets.function import failure
 from scorevi.targets.jax import JaxTarget
+from scorevi.targets.observations import warn_of_nan
 from scorevi.targets.pymc_graph import (
     Backend,
     Graph,
+    constants,
     double_precision,
     named_variables,
     without_c,
@@ -138,6 +140,7 @@ def _made(model: Any, backend: Backend) -> PymcTarget | JaxTarget:
         score = require("pytensor").grad(log_density, graph.theta)
         compiled = graph.compile(graph.theta, [log_density, score], backend)
         variables = named_variables(graph, parameters)
+        warn_of_nan(constants(model), "model", "model", stacklevel=3)
     dim = sum(parameter.size for parameter in parameters)
     if backend == "jax":
         return _jax_target(dim, parameters, variables, compiled)

@@ -221,6 +221,18 @@ def _observed(graph: Graph) -> dict[str, Array]:
     }
 
 
+def constants(model: Any) -> dict[str, Array]:
+    """Return the arrays that the log density is computed from: data, covariates, constants."""
+    found = {}
+    for variable in require("pytensor.graph").graph_inputs([model.logp()]):
+        # A shared variable, such as pm.Data, or a constant; single numbers may be PyMC's own.
+        value = variable.get_value() if hasattr(variable, "get_value") else None
+        value = getattr(variable, "data", value)
+        if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind == "f":
+            found[variable.name or f"an array of shape {value.shape}"] = value
+    return found
+
+
 def _dims(model: Any) -> dict[str, list[str]]:
     """Return the names of the axes; an axis without one gets the name that ArviZ would give."""
     variables = (*model.free_RVs, *model.deterministics, *model.observed_RVs)

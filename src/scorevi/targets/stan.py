@@ -21,6 +21,7 @@ from scorevi._arrays import Array, as_count
 from scorevi.stan.interface import client, load_model
 from scorevi.status import FitWarning
 from scorevi.targets.base import Evaluation, Failure, Parameter, describe
+from scorevi.targets.observations import warn_of_nan
 from scorevi.targets.points import Inverse
 from scorevi.targets.variables import Variables
 
@@ -271,7 +272,7 @@ def _load(
 ) -> tuple[Any, dict[str, Any], str]:
     """Return the model, its data by name, and what the program is called."""
     from scorevi.stan.build import build
-    from scorevi.stan.data import explain, read_data, warn_of_nan, write_data
+    from scorevi.stan.data import explain, read_data, write_data
     from scorevi.stan.program import Program, is_source
     from scorevi.stan.toolchain import Toolchain
 
@@ -291,7 +292,8 @@ def _load(
         with contextlib.suppress(ImportError):  # with BridgeStan's own toolchain it may be missing
             inputs = source.describe(Toolchain.find())["inputs"]
     text = write_data(given, inputs)
-    warn_of_nan(given if inputs is None else {name: given[name] for name in inputs})
+    used = given if inputs is None else {name: given[name] for name in inputs}
+    warn_of_nan(used, "data", "program", stacklevel=3)
     if source is not None:
         library = build(source, progress)
     try:
