@@ -22,6 +22,7 @@ import numpy as np
 from scorevi.fit import fit
 from scorevi.results import Fit
 from scorevi.status import FitWarning
+from scorevi.studies.held_out import held_out
 from scorevi.studies.metrics import moment_errors
 from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
 from scorevi.studies.zoo import Moments, zoo
@@ -54,7 +55,7 @@ class Trial(NamedTuple):
 
 def trials(seeds: int, names: str = "") -> Iterator[Trial]:
     """Fit and check every target of which the name contains ``names``."""
-    for name, make in zoo().items():
+    for name, make in (zoo() | held_out()).items():
         if names in name:
             animal = make()
             for seed in range(seeds):
@@ -101,12 +102,14 @@ def _worst(*moments: np.ndarray) -> tuple[float, float]:
 
 
 def confusion(found: list[Trial]) -> str:
-    """Return the table of verdicts against the truth."""
-    counts = Counter((trial.wrong, trial.verdict) for trial in found)
-    lines = ["| the fit is | pass | warn | fail |", "|---|---|---|---|"]
-    for wrong, word in ((False, "right"), (True, "wrong")):
-        row = " | ".join(str(counts[wrong, verdict]) for verdict in _VERDICTS)
-        lines.append(f"| {word} | {row} |")
+    """Return the table of verdicts against the truth, those of held-out targets apart."""
+    apart = held_out()
+    counts = Counter((trial.target in apart, trial.wrong, trial.verdict) for trial in found)
+    lines = ["| targets | the fit is | pass | warn | fail |", "|---|---|---|---|---|"]
+    for out, which in ((False, "zoo and the eight"), (True, "held out")):
+        for wrong, word in ((False, "right"), (True, "wrong")):
+            row = " | ".join(str(counts[out, wrong, verdict]) for verdict in _VERDICTS)
+            lines.append(f"| {which} | {word} | {row} |")
     return "\n".join(lines)
 
 
