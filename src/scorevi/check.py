@@ -74,7 +74,7 @@ def check(fit: Fit, *, draws: int = DRAWS, modes: bool = True, seed: int = 0) ->
         return Verdict(tuple(reasons))
     if fit.target is None:
         raise ValueError(
-            "The fit was loaded without its model, so it cannot be checked anew. Use "
+            "The fit was pickled or loaded without its model, so it cannot be checked anew. Use "
             "scorevi.load(path, target=...); fit.verdict is what was found when it was saved."
         )
     evaluator = Evaluator(fit.target)

@@ -441,13 +441,19 @@ class Fit:
         known = {
             name: value
             for name, value in self.__dict__.items()
-            if name not in ("summary", "_verdict")
+            if name not in ("summary", "labels", "_verdict")
         }
         summary: tuple[Summary, ...] = ()
         if self.constrained and self.num_updates:
             with contextlib.suppress(ValueError):  # a faulty `constrain` must not stand in the way
                 summary = self.summary
-        return known | {"target": None, "saved_summary": summary, "saved_verdict": self.verdict}
+        return known | {
+            "target": None,
+            "saved_summary": summary,
+            "saved_verdict": self.verdict,
+            "saved_constrained": self.constrained,
+            "saved_labels": self.labels,
+        }
 
     def __copy__(self) -> Fit:
         return self.__deepcopy__(None)
