@@ -12,7 +12,7 @@ import numpyro
 import numpyro.distributions as dist
 
 import scorevi
-from scorevi.targets.base import split
+from scorevi.base.target import split
 from scorevi.targets.synthetic import EIGHT_SCHOOLS
 
 ROUNDS = 9

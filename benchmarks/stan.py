@@ -14,7 +14,7 @@ from statistics import median
 import numpy as np
 
 import scorevi
-from scorevi.stan.toolchain import Toolchain
+from scorevi.targets.stan.toolchain import Toolchain
 from scorevi.targets.synthetic import EIGHT_SCHOOLS
 
 ROUNDS = 9

@@ -7,10 +7,10 @@ import pytest
 from conftest import SHORT, TARGETS, logistic_regression
 
 import scorevi
-from scorevi.autostart import choose
-from scorevi.evaluate import Evaluator
+from scorevi.base.evaluate import Evaluator
 from scorevi.examples import gaussian, random_gaussian
-from scorevi.initialize import start
+from scorevi.starts.chosen import choose
+from scorevi.starts.start import start
 from scorevi.targets.synthetic import EIGHT_SCHOOLS
 
 pytestmark = SHORT

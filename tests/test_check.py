@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import scorevi
-from scorevi.check import Reason, Verdict
 from scorevi.examples import eight_schools, funnel, gaussian, random_gaussian, sinh_arcsinh
-from scorevi.psis import smooth
-from scorevi.report import as_json
+from scorevi.results.report import as_json
 from scorevi.studies import trust
 from scorevi.studies.held_out import held_out
 from scorevi.studies.zoo import zoo
+from scorevi.trust.check import Reason, Verdict
+from scorevi.trust.weights import smooth
 
 pytestmark = pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
 

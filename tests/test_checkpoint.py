@@ -15,8 +15,10 @@ import pytest
 from conftest import logistic_regression
 
 import scorevi
-from scorevi import Gaussian, checkpoint, driver
-from scorevi.compiled import Loop
+from scorevi import Gaussian
+from scorevi.engine import checkpoint
+from scorevi.engine import run as driver
+from scorevi.engine.compiled import Loop
 from scorevi.examples import random_gaussian, sinh_arcsinh
 from scorevi.solvers import SOLVERS
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import scorevi
-from scorevi.contradiction import contradiction
-from scorevi.evaluate import Evaluator
+from scorevi.base.evaluate import Evaluator
+from scorevi.engine.contradiction import contradiction
+from scorevi.engine.quality import Draws
 from scorevi.examples import eight_schools, funnel, gaussian, logistic_regression, sinh_arcsinh
-from scorevi.recent import Draws
 from scorevi.targets import as_target
 
 SHAPES = {

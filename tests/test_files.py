@@ -10,8 +10,8 @@ import pytest
 from conftest import gsm_fit
 
 import scorevi
-from scorevi._files import appearing, write_arrays
-from scorevi.export import write_draws
+from scorevi.base.files import appearing, write_arrays
+from scorevi.results.export import write_draws
 
 
 def names(folder):
@@ -72,7 +72,7 @@ def test_two_threads_at_once_do_not_meet(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from scorevi._files import appearing
+from scorevi.base.files import appearing
 
 with appearing(Path(sys.argv[1])) as part:
     part.write_text("half")
@@ -137,7 +137,7 @@ def test_a_folder_is_no_file_to_write(tmp_path):
         scorevi.fit(target, checkpoint=folder)
     with pytest.raises(ValueError, match=r"`checkpoint` must be a file to write"):
         scorevi.fit(target, checkpoint=folder, resume=True)
-    plots = pytest.importorskip("scorevi.plots")
+    plots = pytest.importorskip("scorevi.results.plots")
     with pytest.raises(ValueError, match=refused):
         plots.save_picture(fit, tmp_path / "folder.png")
     assert names(tmp_path) == before

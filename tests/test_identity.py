@@ -13,7 +13,7 @@ import pytest
 
 import scorevi
 from scorevi import BBVI, GSM, BaM, Gaussian, Replay
-from scorevi.identity import identify
+from scorevi.base.identity import identify
 
 
 def constant(value):

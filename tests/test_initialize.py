@@ -8,10 +8,11 @@ from conftest import gsm_fit, logistic_regression
 
 import scorevi
 from scorevi import Gaussian
-from scorevi.ascent import Ascent, curvature_gaussian
-from scorevi.evaluate import Evaluator, Pair
+from scorevi.base.evaluate import Evaluator
+from scorevi.base.pairs import Pair
 from scorevi.examples import gaussian, random_gaussian
-from scorevi.initialize import start
+from scorevi.starts.climb import Ascent, curvature_gaussian
+from scorevi.starts.start import start
 
 
 def begin(target, initial, budget=None):

@@ -9,9 +9,9 @@ import pytest
 from conftest import gsm_fit
 
 import scorevi
-from scorevi.export import write_draws
-from scorevi.report import print_report
-from scorevi.targets.labels import theta_labels
+from scorevi.base.labels import theta_labels
+from scorevi.results.export import write_draws
+from scorevi.results.report import print_report
 
 COORDS = {"dims": {"z": ["side"]}, "coords": {"side": ["north", "south"]}}
 
@@ -43,7 +43,7 @@ def test_coords_are_labels_everywhere(constrain, tmp_path):
     write_draws(fit, tmp_path / "draws.csv", 5, seed=0)
     with (tmp_path / "draws.csv").open(newline="") as file:
         assert next(csv.reader(file)) == expected
-    plots = pytest.importorskip("scorevi.plots")
+    plots = pytest.importorskip("scorevi.results.plots")
     ticks = plots.plot_fit(fit).axes[0].get_yticklabels()
     assert [tick.get_text() for tick in ticks] == expected
 

@@ -152,7 +152,7 @@ def test_the_densities_and_scores_are_equal(language, form):
     two = other.evaluate(_arranged(other, values))
     difference = two.log_density - one.log_density
     np.testing.assert_allclose(difference, difference[0], rtol=0, atol=1e-9)
-    split = scorevi.targets.base.split
+    split = scorevi.base.target.split
     expected = split(one.score, first.parameters)
     for name, score in split(two.score, other.parameters).items():
         np.testing.assert_allclose(score, expected[name], rtol=1e-8, atol=1e-8)
@@ -180,7 +180,7 @@ def test_names_and_shapes_in_arviz(language, form):
 
 def _moments(fit):
     """Return means and log sds by name, so that the order of theta does not matter."""
-    split = scorevi.targets.base.split
+    split = scorevi.base.target.split
     rows = np.array([fit.mean, np.log(fit.q.sd)])
     named = split(rows, fit.parameters)
     return np.concatenate([named[name].reshape(2, -1) for name in sorted(named)], axis=1)

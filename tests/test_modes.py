@@ -7,7 +7,7 @@ import pytest
 from conftest import gsm_fit
 
 from scorevi.examples import random_gaussian
-from scorevi.modes import _FAR, _SEPARATE, _WIDE, _around, _is_reached
+from scorevi.trust.modes import _FAR, _SEPARATE, _WIDE, _around, _is_reached
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 40])

@@ -11,7 +11,7 @@ import scipy.integrate
 import scipy.stats
 
 import scorevi
-from scorevi.targets.base import split
+from scorevi.base.target import split
 from scorevi.targets.synthetic import EIGHT_SCHOOLS
 
 numpyro = pytest.importorskip("numpyro")
@@ -205,7 +205,7 @@ def test_the_fit_runs_in_the_compiled_loop(schools, monkeypatch):
     def no_single_step(self, evaluation):
         raise AssertionError("went step by step")
 
-    monkeypatch.setattr("scorevi.driver.Run._step", no_single_step)
+    monkeypatch.setattr("scorevi.engine.run.Run._step", no_single_step)
     fit = scorevi.fit(schools, "gsm", seed=0, max_gradients=1000, stop=False)
     assert fit.status == "budget"
     assert fit.num_updates == 500

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import scorevi
-from scorevi.evaluate import Evaluator
-from scorevi.initialize import Near, start
+from scorevi.base.evaluate import Evaluator
+from scorevi.starts.start import Near, start
 from scorevi.targets.points import as_point
 
 Y = np.array([1.0, 2.0, 4.0, 3.0])

@@ -7,8 +7,8 @@ import pytest
 from conftest import SEEDS, SHORT
 
 import scorevi
+from scorevi.engine.quality import Draws, Recent, drawn, joined
 from scorevi.examples import eight_schools, funnel, logistic_regression, random_gaussian
-from scorevi.recent import Draws, Recent, drawn, joined
 
 
 def elbo(fit, size=8000):

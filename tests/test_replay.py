@@ -9,7 +9,7 @@ from trials import plateau
 
 import scorevi
 from scorevi import Gaussian, Replay
-from scorevi.evaluate import Pair
+from scorevi.base.pairs import Pair
 from scorevi.examples import dense_base, gaussian, random_gaussian, sinh_arcsinh
 from scorevi.solvers.memory import regress, weights
 from scorevi.solvers.replay import _eager

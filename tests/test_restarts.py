@@ -10,8 +10,8 @@ import pytest
 from conftest import logistic_regression
 
 import scorevi
-from scorevi.driver import Run
-from scorevi.targets.base import is_thread_safe
+from scorevi.base.target import is_thread_safe
+from scorevi.engine.run import Run
 from scorevi.targets.isolated import evaluating
 
 

@@ -14,8 +14,8 @@ from conftest import gsm_fit
 
 import scorevi
 from scorevi.examples import eight_schools
-from scorevi.export import write_draws
-from scorevi.report import as_json, print_report
+from scorevi.results.export import write_draws
+from scorevi.results.report import as_json, print_report
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_arviz_draws(fit, tmp_path):
 
 
 def test_the_picture_shows_names_and_course(fit, tmp_path):
-    plots = pytest.importorskip("scorevi.plots")
+    plots = pytest.importorskip("scorevi.results.plots")
     figure = plots.plot_fit(fit, title="Eight schools")
     left, fisher, elbo = figure.axes
     assert [tick.get_text() for tick in left.get_yticklabels()][:2] == ["mu", "tau"]
@@ -171,7 +171,7 @@ def test_the_picture_shows_names_and_course(fit, tmp_path):
 
 
 def test_the_picture_of_a_fit_without_log_density(tmp_path):
-    plots = pytest.importorskip("scorevi.plots")
+    plots = pytest.importorskip("scorevi.results.plots")
     fit = gsm_fit(scorevi.from_function(np.negative, 40), max_gradients=100)
     figure = plots.plot_fit(fit)
     assert "first 30 of 40 parameters" in figure.axes[0].get_title()
@@ -300,7 +300,7 @@ def test_the_repr_is_one_line(fit):
 
 
 def test_odd_names_in_pictures(tmp_path):
-    plots = pytest.importorskip("scorevi.plots")
+    plots = pytest.importorskip("scorevi.results.plots")
     names = ["$\\beta_{1}$ cost in $", "x" * 300]
     target = scorevi.from_function(np.negative, 2, names=names)
     figure = plots.plot_fit(gsm_fit(target, max_gradients=100))

@@ -18,11 +18,11 @@ import pytest
 from stan_programs import REGRESSION, SHARED, TRANSFORMS
 
 import scorevi
-from scorevi.stan import interface
-from scorevi.stan.data import read_data, write_data
-from scorevi.stan.program import Program
-from scorevi.stan.toolchain import Toolchain
-from scorevi.targets.stan import _outputs
+from scorevi.targets.stan import CompileError, interface
+from scorevi.targets.stan.data import read_data, write_data
+from scorevi.targets.stan.program import Program
+from scorevi.targets.stan.target import _outputs
+from scorevi.targets.stan.toolchain import Toolchain
 
 N = 40
 X = np.linspace(-1, 1, N)
@@ -457,7 +457,7 @@ def test_a_pickled_target_is_the_same(include_folder, tmp_path):
 
 
 def test_a_syntax_error_comes_with_line_and_caret():
-    with pytest.raises(scorevi.stan.CompileError) as caught:
+    with pytest.raises(CompileError) as caught:
         scorevi.from_stan("parameters { real x }")
     message = str(caught.value)
     assert "line 1, column 20" in message
@@ -472,10 +472,10 @@ def test_an_include_that_is_not_found():
 def test_no_compiler(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(scorevi.stan.CompileError, match=r"needs a C\+\+ compiler.*apt install g"):
+    with pytest.raises(CompileError, match=r"needs a C\+\+ compiler.*apt install g"):
         scorevi.compile_stan("parameters { real x; }")
     monkeypatch.setenv("CXX", "/nowhere/c++ -v")
-    with pytest.raises(scorevi.stan.CompileError, match=r"looked for CXX=/nowhere/c\+\+ -v"):
+    with pytest.raises(CompileError, match=r"looked for CXX=/nowhere/c\+\+ -v"):
         scorevi.compile_stan("parameters { real x; }")
 
 
@@ -485,7 +485,7 @@ def test_a_compiler_that_fails(monkeypatch, tmp_path):
     fake.chmod(0o700)
     monkeypatch.setenv("CXX", str(fake))
     monkeypatch.setenv("SCOREVI_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(scorevi.stan.CompileError, match=r"(?s)failed with code 3.*out of luck"):
+    with pytest.raises(CompileError, match=r"(?s)failed with code 3.*out of luck"):
         scorevi.compile_stan("parameters { real x; }")
     left = [path.name for path in (tmp_path / "cache" / "models").iterdir()]
     assert all(name.endswith(".lock") for name in left)

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from scorevi.stan import build, cache
-from scorevi.stan.toolchain import Toolchain
+from scorevi.targets.stan import build, cache
+from scorevi.targets.stan.toolchain import Toolchain
 
 FILL = """
 import sys, time
 from pathlib import Path
-from scorevi.stan import cache
+from scorevi.targets.stan import cache
 
 def fill(work):
     (work / "first").write_text("1")
@@ -132,7 +132,7 @@ for name in ("getuid", "geteuid", "getgid", "getegid", "fork", "forkpty", "setsi
 for name in ("SIGKILL", "SIGPIPE", "SIGHUP", "SIGALRM"):
     delattr(signal, name)
 import scorevi, scorevi.cli
-from scorevi.stan import cache
+from scorevi.targets.stan import cache
 
 assert not Nowhere.MISSING & set(sys.modules)
 path = cache.entry("models", "key", lambda work: (work / "file").write_text("1"), keep=5)

@@ -5,6 +5,8 @@ import pytest
 from conftest import SEEDS
 
 import scorevi
+from scorevi.engine.records import Updates
+from scorevi.engine.stopping import StopRule, _gain
 from scorevi.examples import (
     eight_schools,
     funnel,
@@ -13,8 +15,6 @@ from scorevi.examples import (
     random_gaussian,
     sinh_arcsinh,
 )
-from scorevi.records import Updates
-from scorevi.stopping import StopRule, _gain
 from scorevi.studies.zoo import zoo
 
 

@@ -8,8 +8,8 @@ import pytest
 from conftest import TARGETS
 
 import scorevi
-from scorevi._extras import require
-from scorevi.targets.base import labels, parse_names
+from scorevi.base.extras import require
+from scorevi.base.target import labels, parse_names
 
 PRECISION = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 3.0]])
 

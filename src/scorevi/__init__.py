@@ -8,14 +8,15 @@ True
 
 from scorevi import examples, plots
 from scorevi._version import __version__
+from scorevi.base.status import FitError, FitWarning, Status
+from scorevi.families import Gaussian
 from scorevi.fit import Step, fit, iterate
-from scorevi.gaussian import Gaussian
-from scorevi.results import Fit, Trace
+from scorevi.results.fit import Fit
+from scorevi.results.parts import Trace
+from scorevi.results.storage import load
 from scorevi.solvers import BBVI, GSM, BaM, Replay
-from scorevi.stan import compile_stan
-from scorevi.status import FitError, FitWarning, Status
-from scorevi.storage import load
 from scorevi.targets import from_function, from_jax, from_numpyro, from_pymc, from_stan
+from scorevi.targets.stan import compile_stan
 
 __all__ = [
     "BBVI",

@@ -9,18 +9,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Seed, as_count, as_seconds, seed_entropy
-from scorevi.checkpoint import Checkpoint, open_checkpoint
-from scorevi.driver import Run
-from scorevi.gaussian import Gaussian
-from scorevi.initialize import Initial, Near
-from scorevi.progress import Show, progress_bar, show_nothing
-from scorevi.records import Updates
-from scorevi.restarts import Outcome, Restarts, best_of
-from scorevi.results import Fit, Trace
+from scorevi.base.arrays import Seed, as_count, as_seconds, seed_entropy
+from scorevi.base.progress import progress_bar
+from scorevi.base.status import FitError, warn_each_time
+from scorevi.engine.checkpoint import Keeping, open_checkpoint
+from scorevi.engine.restarts import Restarts
+from scorevi.engine.run import Run, Settings
+from scorevi.engine.showing import Showing
+from scorevi.engine.stopping import StopRule
+from scorevi.families import Gaussian
+from scorevi.results.best import best_of, rank
+from scorevi.results.fit import Fit
+from scorevi.results.of_run import of_run
 from scorevi.solvers import HasVariants, Solver, make_solver
-from scorevi.status import FitError, warn_each_time
-from scorevi.stopping import StopRule
+from scorevi.starts.start import Initial, Near
 from scorevi.targets import Target, as_target
 from scorevi.targets.isolated import Isolation, evaluating
 
@@ -86,15 +88,15 @@ def fit(
         A whole number; the same seed gives the same bits on the same machine. None draws one.
     initial
         Where to start: None for ``"auto"`` where the solver is ``"auto"``, else N(0, I);
-        ``"auto"``, the best of several candidates (:mod:`scorevi.autostart`); a Gaussian; a point,
-        with identity covariance around it, which for the solver ``"auto"`` is where the choice
+        ``"auto"``, the best of several candidates (:mod:`scorevi.starts.chosen`); a Gaussian; a
+        point, with identity covariance around it, which for the solver ``"auto"`` is where the choice
         begins: a vector on the unconstrained scale, or a dict with the values of all parameters
         on the model's own scale, ``{"mu": 0.0, "sigma": 2.0}``, and for a target by ``from_jax``
         what its log density takes; ``"mode"``, 0.1·I at the mode; ``"laplace"``; ``"lbfgs"``, the
         mode with the optimiser's inverse Hessian.
     stop
-        Whether to stop when nothing is left to gain (:mod:`scorevi.stopping`). False goes on to
-        the limit.
+        Whether to stop when nothing is left to gain (:mod:`scorevi.engine.stopping`). False goes on
+        to the limit.
     restarts
         How many more fits to make from starts of their own, each with the same limits, its clock
         running from its own beginning. They run side by side in threads where the target may be
@@ -156,37 +158,35 @@ def fit(
             "the fits one by one, each with its own seed and checkpoint."
         )
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
-    outcomes: list[Outcome] = []
     isolation = Isolation(isolate, score_timeout, workers)
+    made: list[tuple[Fit, str]] = []
     with (
         evaluating(target, *isolation) as evaluated,
         progress_bar(max_gradients, progress) as show,
     ):
         if keeper is not None:
             keeper.bind(evaluated, solver, variants, entropy, initial)
+        settings = Settings(
+            entropy,
+            initial,
+            None if max_gradients is None else max_gradients // len(variants),
+            None if max_seconds is None else max_seconds / len(variants),
+            chunked=True,
+        )
         for number, variant in enumerate(variants):
-            run = make_run(
-                evaluated,
-                variant,
-                None if max_gradients is None else max_gradients // len(variants),
-                None if max_seconds is None else max_seconds / len(variants),
-                entropy,
-                initial,
-                chunked=True,
-            )
-            before = sum(fit.num_gradients for fit, _ in outcomes)
-            others = Restarts(
-                run, restarts, lambda other: _complete(other, show_nothing, 0, stop, None, 0)
-            )
+            run = make_run(evaluated, variant, settings)
+            keeping = [] if keeper is None else [Keeping(keeper, number)]
+            others = Restarts(run, restarts, lambda other: other.complete(*_rule(stop, target)))
             with others.beside():
-                outcomes.append(_complete(run, show, before, stop, keeper, number))
-                outcomes += others.outcomes()
+                before = sum(fit.num_gradients for fit, _ in made)
+                run.complete(*keeping, Showing(show, before), *_rule(stop, target))
+                made += [of_run(one) for one in (run, *others.made())]
             if run.status == "interrupted" or others.interrupted:
                 break
-    result, warning = max(outcomes, key=lambda outcome: outcome[0]._rank)
+    result, warning = max(made, key=lambda one: rank(one[0]))
     asked = len(variants) * (1 + restarts)
     if asked > 1:
-        result = best_of([fit for fit, _ in outcomes], result, asked)
+        result = best_of([fit for fit, _ in made], result, asked)
     # Not its workers, which are gone.
     result = dataclasses.replace(result, target=target, isolation=isolation)
     if raise_on_failure:
@@ -196,57 +196,6 @@ def fit(
     if warning:
         warn_each_time(warning)
     return result
-
-
-def _complete(
-    run: Run, show: Show, before: int, stop: bool, keeper: Checkpoint | None, number: int
-) -> Outcome:
-    """Let a run go on to its end; returns the fit and what is worth a warning."""
-    run.has_checkpoint = keeper is not None
-    records = Updates.none() if keeper is None else keeper.resume(number, run)
-    rule = StopRule(run.evaluator.target.dim)
-    if stop:
-        run.status = rule.catch_up(records, run.evaluator.bad.total)
-        run.next_look = rule.next_update
-    try:
-        for updates in run.updates():
-            records.extend(updates)
-            show(before + run.evaluator.spent, updates.elbo, updates.fisher)
-            if keeper is not None:
-                keeper.keep(number, run, records)
-            if stop and run.status is None:
-                run.status = rule.look(records, run.evaluator.bad.total)
-                run.next_look = rule.next_update
-    except KeyboardInterrupt:
-        run.end_interrupted()
-    finally:
-        if keeper is not None:
-            keeper.write(run)
-    assert run.status is not None
-    # Ctrl-C may have come between one column and the next.
-    length = min(len(column) for column in records)
-    trace = Trace(
-        np.array(records.num_gradients[:length], dtype=np.int64),
-        *(np.array(column[:length], dtype=np.float64) for column in records[1:]),
-    )
-    quality = run.quality()
-    warning = run.conclude(trace.drift, quality)
-    fit = Fit(
-        q=run.q,
-        status=run.status,
-        quality=quality,
-        trace=trace,
-        num_gradients=run.evaluator.spent,
-        num_updates=run.num_updates,
-        seconds=run.seconds,
-        solver=repr(run.solver),
-        seed=run.entropy,
-        parameters=run.evaluator.target.parameters,
-        bad_scores=run.evaluator.bad,
-        notes=tuple(run.notes),
-        target=run.evaluator.target,
-    )
-    return fit, warning
 
 
 def iterate(
@@ -277,12 +226,8 @@ def iterate(
     """
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
     solver, initial = resolve(solver, batch_size, initial)
-    entropy = seed_entropy(seed)
-    return _steps(
-        make_run(
-            as_target(target), solver, max_gradients, max_seconds, entropy, initial, chunked=False
-        )
-    )
+    settings = Settings(seed_entropy(seed), initial, max_gradients, max_seconds)
+    return _steps(make_run(as_target(target), solver, settings))
 
 
 def resolve(
@@ -317,30 +262,16 @@ def _limits(
     return max_gradients, as_seconds("max_seconds", max_seconds)
 
 
-def make_run(
-    target: Target,
-    solver: Solver,
-    max_gradients: int | None,
-    max_seconds: float | None,
-    entropy: int,
-    initial: Initial,
-    *,
-    chunked: bool,
-) -> Run:
+def make_run(target: Target, solver: Solver, settings: Settings) -> Run:
     """Return a run that is ready to begin, its limits checked; see :class:`Run`."""
-    size = solver.batch_size_for(target.dim)
-    if max_gradients is not None and max_gradients < size and solver.compilable:
-        raise ValueError(
-            f"`max_gradients` must be at least the batch size, {size}; got {max_gradients}."
-        )
+    size, most = solver.batch_size_for(target.dim), settings.max_gradients
+    if most is not None and most < size and solver.compilable:
+        raise ValueError(f"`max_gradients` must be at least the batch size, {size}; got {most}.")
     # Better now than after the work; not at zero, where a unit vector, for one, does not exist.
     target.variables.constrained(np.random.default_rng(0).uniform(-1, 1, (2, target.dim)))
-    return Run(
-        target,
-        solver,
-        entropy=entropy,
-        initial=initial,
-        max_gradients=max_gradients,
-        max_seconds=max_seconds,
-        chunked=chunked,
-    )
+    return Run(target, solver, settings)
+
+
+def _rule(stop: bool, target: Target) -> list[StopRule]:
+    """Return the stop rule, if there is to be one."""
+    return [StopRule(target.dim)] if stop else []

@@ -9,12 +9,12 @@ import warnings
 import click
 
 from scorevi._version import __version__
+from scorevi.base.status import FitWarning
 from scorevi.cli.commands import compile_, demo, show
 from scorevi.cli.fit import fit
 from scorevi.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, as_options
 from scorevi.cli.study import study
-from scorevi.stan.toolchain import CompileError
-from scorevi.status import FitWarning
+from scorevi.targets.stan.toolchain import CompileError
 
 _EXIT_CODES = """\b
 Exit codes:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from scorevi import examples
 from scorevi.cli.options import (
     include_path_option,
     json_option,
@@ -16,9 +15,10 @@ from scorevi.cli.options import (
 )
 from scorevi.cli.output import check_out, exit_as, naming, print_fit
 from scorevi.fit import fit as run_fit
-from scorevi.plots import save_picture
-from scorevi.stan.build import compile_stan, copy_library
-from scorevi.storage import load
+from scorevi.results.plots import save_picture
+from scorevi.results.storage import load
+from scorevi.targets import synthetic as examples
+from scorevi.targets.stan.build import compile_stan, copy_library
 
 _LIBRARIES = (".so", ".dylib")
 

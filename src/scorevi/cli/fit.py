@@ -10,6 +10,9 @@ from typing import Any
 
 import click
 
+from scorevi.base.files import check_folder
+from scorevi.base.status import FitWarning
+from scorevi.cli.loading import load_point, load_target
 from scorevi.cli.options import (
     include_path_option,
     json_option,
@@ -18,13 +21,11 @@ from scorevi.cli.options import (
     seed_option,
 )
 from scorevi.cli.output import as_options, check_out, exit_as, naming, print_fit
-from scorevi.export import check_folder, check_format, write_draws
 from scorevi.fit import fit as run_fit
-from scorevi.initialize import WAYS
-from scorevi.loading import load_point, load_target
-from scorevi.protected import protected
+from scorevi.results.export import check_format, write_draws
+from scorevi.results.protected import protected
 from scorevi.solvers import SOLVERS
-from scorevi.status import FitWarning
+from scorevi.starts.start import WAYS
 
 _FIT_HELP = """Fit the posterior TARGET: a Stan program, or module:name or file.py:name.
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from scorevi.export import check_folder
-from scorevi.report import as_json, print_report
-from scorevi.results import Fit
+from scorevi.base.files import check_folder
+from scorevi.results.fit import Fit
+from scorevi.results.report import as_json, print_report
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 

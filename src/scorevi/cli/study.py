@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from scorevi._extras import require
+from scorevi.base.extras import require
+from scorevi.base.progress import runs_bar
 from scorevi.cli.options import progress_option
-from scorevi.progress import runs_bar
 from scorevi.studies import SOLVER_NAMES, STUDY_NAMES
 
 _HELP = f"""Run the study NAME of the GSM-VI paper, or go on with it.

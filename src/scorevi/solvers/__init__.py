@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from scorevi._arrays import as_count
+from scorevi.base.arrays import as_count
 from scorevi.solvers.bam import BaM
 from scorevi.solvers.base import Batch, HasVariants, Solver, State
 from scorevi.solvers.bbvi import BBVI

@@ -41,9 +41,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import AnyArray, as_count, is_positive, namespace
-from scorevi._linalg import cholesky, identity
-from scorevi.gaussian import Gaussian
+from scorevi.base.arrays import AnyArray, as_count, is_positive, namespace
+from scorevi.base.linalg import cholesky, identity
+from scorevi.families import Gaussian
 from scorevi.solvers.base import Batch
 
 _NARROWEST = 1e-10
@@ -90,6 +90,7 @@ class BaM:
     batch_size: int | None = None
     schedule: str | float | Callable[[Any], Any] = "decay"
     name = "bam"
+    family = Gaussian
     compilable = True
 
     def __post_init__(self) -> None:

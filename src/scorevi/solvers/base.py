@@ -5,34 +5,45 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from scorevi._arrays import AnyArray
-from scorevi.evaluate import Pair
-from scorevi.gaussian import Gaussian
+from scorevi.base.arrays import AnyArray
+from scorevi.base.pairs import Pair
+from scorevi.families import Family, Gaussian, Points
 
 
 class Batch(NamedTuple):
     """Draws from the current q and what the target says there. B rows each."""
 
     z: AnyArray
-    """Standard normal noise (B, D), the draws in whitened coordinates."""
+    """The draws in whitened coordinates, (B, D); for a Gaussian the noise itself.
+
+    See :class:`scorevi.families.Points`.
+    """
     offset: AnyArray
-    """factor @ z, (B, D)."""
+    """factor @ z, (B, D), for families with one factor."""
     theta: AnyArray
-    """The draws, mean + offset, (B, D)."""
+    """The draws, (B, D)."""
     score: AnyArray
     """The target's scores g at theta, (B, D)."""
     whitened_score: AnyArray
     """h = factor.T @ g, (B, D). The scores of q and target agree where h + z = 0."""
     log_density: AnyArray | None
     """The target's log densities at theta, (B,), where it has them."""
+    log_q: AnyArray
+    """Those of q, normalised, (B,)."""
+
+    @classmethod
+    def of(cls, q: Family, points: Points, score: AnyArray, log_density: AnyArray | None) -> Batch:
+        """Put together what q and what the target say of the same draws."""
+        white = q.pull(points, score)
+        return cls(points.z, points.offset, points.theta, score, white, log_density, points.log_q)
 
 
 class State(Protocol):
     """What the next step needs; always has the current approximation."""
 
     @property
-    def q(self) -> Gaussian:
-        """The current approximation."""
+    def q(self) -> Any:
+        """The current approximation, of the solver's family."""
 
 
 @runtime_checkable
@@ -58,11 +69,17 @@ class Solver(Protocol):
         A solver whose batches vary has an entry ``batch_size`` in its state, which goes before.
         """
 
-    def init(self, q: Gaussian) -> Any:
-        """Return the state to start from."""
+    def init(self, q: Any) -> Any:
+        """Return the state to start from; q is of the solver's family."""
 
     def step(self, state: Any, batch: Batch) -> tuple[Any, Any]:
         """Return the next state, and what a person may want to know of the step."""
+
+
+def family_of(solver: Solver) -> type[Family]:
+    """Return the family whose q a solver moves: its attribute ``family``, else the Gaussian."""
+    family: type[Family] = getattr(solver, "family", Gaussian)
+    return family
 
 
 @runtime_checkable

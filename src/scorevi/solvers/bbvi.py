@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import AnyArray, as_count, is_positive, namespace
-from scorevi.gaussian import Gaussian
+from scorevi.base.arrays import AnyArray, as_count, is_positive, namespace
+from scorevi.families import Gaussian
 from scorevi.solvers.base import Batch
 
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -78,6 +78,7 @@ class BBVI:
     batch_size: int = 8
     learning_rate: float | tuple[float, ...] = 1e-2
     name = "bbvi"
+    family = Gaussian
     compilable = True
 
     def __post_init__(self) -> None:

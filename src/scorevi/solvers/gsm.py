@@ -27,10 +27,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import AnyArray, Array, as_count, namespace
-from scorevi._linalg import cholesky, eigh, identity
-from scorevi.diagnostics import fisher_residual
-from scorevi.gaussian import Gaussian
+from scorevi.base.arrays import AnyArray, Array, as_count, namespace
+from scorevi.base.estimates import fisher_residual
+from scorevi.base.linalg import cholesky, eigh, identity
+from scorevi.families import Gaussian
 from scorevi.solvers.base import Batch
 
 _DENSE_UP_TO = 64
@@ -82,6 +82,7 @@ class GSM:
     batch_size: int = 2
     settle: bool = False
     name = "gsm"
+    family = Gaussian
     compilable = True
 
     def __post_init__(self) -> None:

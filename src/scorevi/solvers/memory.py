@@ -32,7 +32,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from scorevi._arrays import Array
+from scorevi.base.arrays import Array
 
 _LINEAR = 1e-9
 """A relative residual below which the score is linear as far as anyone can tell."""

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array, as_count
-from scorevi.evaluate import Pair
-from scorevi.gaussian import Gaussian
+from scorevi.base.arrays import Array, as_count
+from scorevi.base.pairs import Pair
+from scorevi.families import Gaussian
 from scorevi.solvers.bam import match
 from scorevi.solvers.base import Batch
 from scorevi.solvers.memory import Evidence, regress, weights
@@ -91,6 +91,7 @@ class Replay:
 
     batch_size: int | None = None
     name = "replay"
+    family = Gaussian
     compilable = False
 
     def __post_init__(self) -> None:
@@ -118,12 +119,12 @@ class Replay:
         z = q.whiten(theta)
         near = np.vecdot(z, z) <= 9.0 * q.dim
         h = q.whiten_score(np.array([pair.score for pair in pairs]).reshape(-1, q.dim))
-        top = np.full(int(near.sum()), -float(q.log_det or 0.0))
+        top = np.full(int(near.sum()), -q.log_det)
         return _with_pairs(state, z[near], h[near], top)
 
     def step(self, state: ReplayState, batch: Batch) -> tuple[ReplayState, ReplayInfo]:
         """Remember the batch, and move q to where all pairs together say."""
-        log_det = float(state.q.log_det or 0.0)
+        log_det = state.q.log_det
         log_q = -0.5 * np.vecdot(batch.z, batch.z) - log_det
         state = _with_pairs(state, batch.z, batch.whitened_score, log_q)
         count, dim = state.z.shape

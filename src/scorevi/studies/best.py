@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scorevi.base.status import FitWarning
+from scorevi.base.target import Target
+from scorevi.families import Gaussian
 from scorevi.fit import fit
-from scorevi.gaussian import Gaussian
-from scorevi.status import FitWarning
 from scorevi.studies.metrics import elbo as elbo_of
 from scorevi.studies.metrics import even_noise
 from scorevi.studies.plan import Outcome, Problem, Value
-from scorevi.targets.base import Target
 
 
 class Best(NamedTuple):

@@ -12,14 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array
-from scorevi.compiled import Lanes
+from scorevi.base.arrays import Array
+from scorevi.base.noise import Noise
+from scorevi.base.target import Target
+from scorevi.engine.compiled import Lanes
+from scorevi.engine.run import Run, Settings
+from scorevi.families import Gaussian
 from scorevi.fit import make_run
-from scorevi.gaussian import Gaussian
-from scorevi.initialize import Initial
-from scorevi.noise import Noise
 from scorevi.solvers import Solver
-from scorevi.targets.base import Target
+from scorevi.starts.start import Initial
 from scorevi.targets.jax import JaxTarget
 
 
@@ -29,6 +30,32 @@ class Moment(NamedTuple):
     q: Gaussian
     gradients: int
     seconds: float
+
+
+class Marks:
+    """A watcher that wants to look at certain numbers of gradients."""
+
+    def __init__(self, grid: Sequence[int]) -> None:
+        self._grid = grid
+        self._due = 0
+        self.reached = False
+        """Whether the last update came to the mark that was due."""
+        self.next_update = 1.0
+
+    def begin(self, run: Run) -> None:
+        """Do nothing."""
+
+    def look(self, run: Run) -> None:
+        """See whether the mark is reached, and when the next one will be."""
+        spent = run.evaluator.spent
+        self.reached = run.num_updates > 0 and spent >= self._grid[self._due]
+        if self.reached:
+            self._due = min(sum(mark <= spent for mark in self._grid), len(self._grid) - 1)
+        missing = math.ceil((self._grid[self._due] - spent) / run.batch_size)
+        self.next_update = run.num_updates + max(1, missing)
+
+    def end(self, run: Run) -> None:
+        """Do nothing."""
 
 
 def checkpoints(most: int, per_decade: int, marks: Sequence[int] = ()) -> list[int]:
@@ -63,22 +90,19 @@ def follow(
     str
         How the run ended, as the value of the generator.
     """
-    run = make_run(target, solver, grid[-1], None, seed, initial, chunked=chunked)
-    updates = run.updates()
-    seconds, due, seen = 0.0, 0, 0
+    run = make_run(target, solver, Settings(seed, initial, grid[-1], chunked=chunked))
+    marks = Marks(grid)
+    updates = run.updates(marks)
+    seconds, seen = 0.0, 0
     while True:
-        missing = grid[due] - run.evaluator.spent
-        run.next_look = run.num_updates + max(1, math.ceil(missing / run.batch_size))
         began = time.perf_counter()
         done = next(updates, None)
         seconds += time.perf_counter() - began
         if done is None:
             break
-        spent = run.evaluator.spent
-        if run.num_updates and spent >= grid[due]:
-            yield Moment(run.q, spent, seconds - run.compiling)
+        if marks.reached:
+            yield Moment(run.q, run.evaluator.spent, seconds - run.compiling)
             seen = run.num_updates
-            due = min(sum(mark <= spent for mark in grid), len(grid) - 1)
     if run.num_updates > seen:
         yield Moment(run.q, run.evaluator.spent, seconds - run.compiling)
     return str(run.status)
@@ -98,9 +122,9 @@ def follow_together(
     # Every entry of a state, numbers included, gets an axis for the lanes.
     states = _stacked(first, len(seeds))
     alive = np.ones(len(seeds), dtype=bool)
-    log_det = np.full(len(seeds), float(start.log_det or 0.0))
+    volume = np.full(len(seeds), start.log_volume)
     noise = [Noise(seed, target.dim) for seed in seeds]
-    lanes(states, alive, _noise(noise, 0, batch_size), log_det)  # compiles
+    lanes(states, alive, _noise(noise, 0, batch_size), volume)  # compiles
     steps, seconds = 0, 0.0
     for mark in grid:
         wanted = mark // batch_size if mark == grid[-1] else math.ceil(mark / batch_size)
@@ -108,7 +132,7 @@ def follow_together(
         before = steps
         while steps < wanted:
             few = min(wanted - steps, lanes.max_steps)
-            states, alive = lanes(states, alive, _noise(noise, few, batch_size), log_det)
+            states, alive = lanes(states, alive, _noise(noise, few, batch_size), volume)
             steps += few
         seconds += (time.perf_counter() - began) / len(seeds)
         if steps > before:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorevi._version import __version__
-from scorevi.status import FitWarning
+from scorevi.base.status import FitWarning
 from scorevi.studies import STUDY_NAMES
 from scorevi.studies.intuition import Intuition
 from scorevi.studies.plan import Line, Options, Problem, Study

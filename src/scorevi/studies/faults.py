@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array
-from scorevi.gaussian import Gaussian
-from scorevi.targets.base import Target
+from scorevi.base.arrays import Array
+from scorevi.base.target import Target
+from scorevi.families import Gaussian
 from scorevi.targets.function import FunctionTarget, from_function
 
 

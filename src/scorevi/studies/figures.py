@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scorevi._arrays import Array
-from scorevi._extras import require
+from scorevi.base.arrays import Array
+from scorevi.base.extras import require
 from scorevi.studies.best_rate import drawn
 from scorevi.studies.table import Curve, Table, short
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.special
 
-from scorevi._arrays import Array
+from scorevi.base.arrays import Array
 from scorevi.studies.zoo import Animal, Moments
 from scorevi.targets.function import from_function
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from scorevi import examples
-from scorevi._arrays import Array
-from scorevi.gaussian import Gaussian
-from scorevi.noise import Noise
+from scorevi.base.arrays import Array
+from scorevi.base.noise import Noise
+from scorevi.base.target import Target
+from scorevi.families import Gaussian
 from scorevi.solvers import GSM
 from scorevi.solvers.base import Batch
 from scorevi.studies.figures import COLOURS, new_figure, save, tidy
 from scorevi.studies.plan import Line, Options, Outcome, Problem, Study, Value
 from scorevi.studies.table import Table
-from scorevi.targets.base import Target
+from scorevi.targets import synthetic as examples
 
 _UPDATES, _FIELD = "two updates", "vector field"
 _START = -2.0, 2.0

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.stats
 
-from scorevi._arrays import Array
-from scorevi.diagnostics import elbo_estimate, fisher_residual
-from scorevi.gaussian import Gaussian
-from scorevi.targets.base import Target
+from scorevi.base.arrays import Array
+from scorevi.base.estimates import elbo_estimate, fisher_residual
+from scorevi.base.target import Target
+from scorevi.families import Gaussian
 
 
 def forward_kl(q: Gaussian, samples: Array, log_density: Array) -> float:
@@ -40,9 +40,10 @@ def even_noise(size: int, dim: int, seed: int = 0) -> Array:
 
 def elbo(q: Gaussian, target: Target, z: Array) -> float:
     """Return E_q[log p − log q] on the noise z, (n, D); where log p is NaN, minus infinity."""
-    log_density = target.evaluate(np.asarray(q.unwhiten(z))).log_density
+    points = q.points(z)
+    log_density = target.evaluate(points.theta).log_density
     assert log_density is not None
-    value = float(elbo_estimate(z, log_density, q.log_det))
+    value = float(elbo_estimate(log_density, points.log_q))
     return value if np.isfinite(value) else -np.inf
 
 

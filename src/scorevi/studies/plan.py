@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from scorevi.gaussian import Gaussian
+from scorevi.base.target import Target
+from scorevi.families import Gaussian
 from scorevi.solvers import BBVI, GSM, BaM, Replay, Solver
 from scorevi.studies import SOLVER_NAMES
 from scorevi.studies.course import Moment, checkpoints, follow, follow_together
 from scorevi.studies.table import Table
-from scorevi.targets.base import Target
 from scorevi.targets.jax import JaxTarget
 
 RATES = (1e-1, 1e-2, 1e-3)

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from scorevi._arrays import Array
-from scorevi.targets.base import labels
-from scorevi.targets.stan import StanTarget, from_stan
+from scorevi.base.arrays import Array
+from scorevi.base.target import labels
+from scorevi.targets.stan.target import StanTarget, from_stan
 
 EIGHT = (
     "arK-arK",

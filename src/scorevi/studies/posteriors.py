@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from scorevi._arrays import Array
-from scorevi.ascent import Ascent
-from scorevi.evaluate import Evaluator
+from scorevi.base.arrays import Array
+from scorevi.base.evaluate import Evaluator
+from scorevi.base.status import FitWarning
+from scorevi.base.target import named
+from scorevi.families import Gaussian
 from scorevi.fit import fit
-from scorevi.gaussian import Gaussian
-from scorevi.psis import smooth
-from scorevi.status import FitWarning
+from scorevi.starts.climb import Ascent
 from scorevi.studies.best import BestLine
 from scorevi.studies.figures import ABOVE_BEST, draw_panels
 from scorevi.studies.metrics import elbo, even_noise, marginal_wasserstein, moment_errors
@@ -32,8 +32,8 @@ from scorevi.studies.plan import (
 )
 from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
 from scorevi.studies.table import Table
-from scorevi.targets.base import named
-from scorevi.targets.stan import StanTarget
+from scorevi.targets.stan.target import StanTarget
+from scorevi.trust.weights import smooth
 
 NEAR_GAUSSIAN = (
     "diamonds-diamonds",

@@ -6,15 +6,15 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from scorevi import examples
-from scorevi._extras import require
-from scorevi.gaussian import Gaussian
+from scorevi.base.extras import require
+from scorevi.base.target import Target
+from scorevi.families import Gaussian
 from scorevi.studies.best import BestLine
 from scorevi.studies.figures import ABOVE_BEST, draw_panels
 from scorevi.studies.plan import Line, Options, Problem, Study, fit_lines
 from scorevi.studies.synthetic import NonGaussian, bent_in_jax, negative_elbo
 from scorevi.studies.table import Table
-from scorevi.targets.base import Target
+from scorevi.targets import synthetic as examples
 from scorevi.targets.jax import JaxTarget, from_jax
 
 STARTS = {"N(0, I)": None, "mode, 0.1·I": "mode", "Laplace": "laplace", "L-BFGS": "lbfgs"}

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from scorevi import examples
-from scorevi._extras import require
-from scorevi.gaussian import HALF_LOG_2PI, Gaussian
+from scorevi.base.extras import require
+from scorevi.base.target import Target
+from scorevi.families.gaussian import HALF_LOG_2PI, Gaussian
 from scorevi.solvers import GSM
 from scorevi.studies.figures import Axes, draw_panels
 from scorevi.studies.metrics import elbo, even_noise, fisher, forward_kl
 from scorevi.studies.plan import FitLine, Line, Options, Problem, Study, fit_lines
 from scorevi.studies.table import Table
-from scorevi.targets.base import Target
+from scorevi.targets import synthetic as examples
 from scorevi.targets.jax import JaxTarget, from_jax
 
 _SAMPLES = 1000
@@ -62,7 +62,7 @@ def bent_in_jax(base: Gaussian, skew: float, tail: float) -> JaxTarget:
     """Return :func:`scorevi.examples.sinh_arcsinh` in JAX, for compiled loops."""
     jnp = require("jax").numpy
     whitener = np.linalg.inv(base.cholesky)
-    normaliser = float(base.log_det or 0.0) + base.dim * HALF_LOG_2PI
+    normaliser = base.log_det + base.dim * HALF_LOG_2PI
 
     def log_density(x: Any) -> Any:
         y, log_slope = x, 0.0

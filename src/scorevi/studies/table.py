@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from scorevi._arrays import Array
-from scorevi._files import appearing
+from scorevi.base.arrays import Array
+from scorevi.base.files import appearing
 
 
 class Row(NamedTuple):

@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scorevi.base.status import FitWarning
+from scorevi.base.target import Target
 from scorevi.fit import fit
-from scorevi.results import Fit
-from scorevi.status import FitWarning
+from scorevi.results.fit import Fit
 from scorevi.studies.held_out import held_out
 from scorevi.studies.metrics import moment_errors
 from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
 from scorevi.studies.zoo import Moments, zoo
-from scorevi.targets.base import Target
 
 MEAN_OFF, SD_OFF = 0.3, 1.5
 _VERDICTS = ("pass", "warn", "fail")

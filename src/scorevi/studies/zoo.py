@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array
-from scorevi.targets.base import Target
+from scorevi.base.arrays import Array
+from scorevi.base.target import Target
 from scorevi.targets.function import from_function
 from scorevi.targets.synthetic import (
     funnel,

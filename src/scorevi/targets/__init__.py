@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from scorevi.gaussian import Gaussian
-from scorevi.targets.base import Evaluation, Failure, Parameter, Target, is_thread_safe
+from scorevi.base.target import Evaluation, Failure, Parameter, Target, is_thread_safe
+from scorevi.base.variables import Variables
+from scorevi.families import Gaussian
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
 from scorevi.targets.numpyro import from_numpyro
 from scorevi.targets.pymc import PymcTarget, from_pymc, is_model
-from scorevi.targets.stan import StanTarget, from_stan
-from scorevi.targets.variables import Variables
+from scorevi.targets.stan.target import StanTarget, from_stan
 
 __all__ = [
     "Evaluation",

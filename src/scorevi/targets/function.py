@@ -9,24 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from scorevi._arrays import Array, as_count
-from scorevi.targets.base import (
+from scorevi.base.arrays import Array, as_count
+from scorevi.base.target import (
     Evaluation,
     Failure,
     Names,
     Parameter,
+    ShapeError,
     check_early,
     describe,
+    failure,
     parse_names,
 )
+from scorevi.base.variables import Constrain, Variables
 from scorevi.targets.points import Inverse
-from scorevi.targets.variables import Constrain, Variables
 
 Function = Callable[[Array], Any]
-
-
-class ShapeError(ValueError):
-    """A user's function returned an array of the wrong shape."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,13 +158,6 @@ def _call(
         except Exception as error:
             failures[row] = failure(error)
     return result
-
-
-def failure(error: Exception) -> Failure:
-    """Classify an exception that came out of an evaluation."""
-    if isinstance(error, ShapeError):
-        return Failure("wrong-shape", str(error))
-    return Failure("raised", f"{type(error).__name__}: {error}")
 
 
 def _checked(name: str, value: Any, shape: tuple[int, ...]) -> Array:

@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._arrays import Array, as_count, as_seconds
-from scorevi.targets.base import Evaluation, Failure, Parameter, Target
+from scorevi.base.arrays import Array, as_count, as_seconds
+from scorevi.base.target import Evaluation, Failure, Parameter, Target
+from scorevi.base.variables import Variables
 from scorevi.targets.jax import JaxTarget
-from scorevi.targets.variables import Variables
 from scorevi.targets.worker import IN_WORKER, LENGTH, receive
 
 _COMMAND = (

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from scorevi._arrays import Array, as_count
-from scorevi._extras import require
-from scorevi.targets.base import (
+from scorevi.base.arrays import Array, as_count
+from scorevi.base.extras import require
+from scorevi.base.target import (
     Evaluation,
     Names,
     Parameter,
@@ -24,8 +24,8 @@ from scorevi.targets.base import (
     parse_names,
     split,
 )
+from scorevi.base.variables import Constrain, Derive, Variables
 from scorevi.targets.points import joined, take_by_name
-from scorevi.targets.variables import Constrain, Derive, Variables
 
 _SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 """Rows that are compiled for: to compile takes longer than many a fit, so no other sizes are."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._extras import require
+from scorevi.base.extras import require
 from scorevi.targets.jax import JaxTarget, from_jax, is_real, path_name
 from scorevi.targets.observations import warn_of_nan, warn_of_support
 from scorevi.targets.points import Inverse, joined

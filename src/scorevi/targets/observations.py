@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from scorevi._arrays import Array, Mask
-from scorevi.status import FitWarning
-from scorevi.targets.base import Target
-from scorevi.targets.labels import labels_of
-from scorevi.targets.variables import Variables
+from scorevi.base.arrays import Array, Mask
+from scorevi.base.labels import labels_of
+from scorevi.base.status import FitWarning
+from scorevi.base.target import Target
+from scorevi.base.variables import Variables
 
 _POINTS = 8
 """Points at which log likelihoods are computed, near zero and farther out, as many each."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from scorevi._arrays import Array, as_float_array
-from scorevi.targets.base import Parameter, Target, split
-from scorevi.targets.variables import Constrain
+from scorevi.base.arrays import Array, as_float_array
+from scorevi.base.target import Parameter, Target, split
+from scorevi.base.variables import Constrain
 
 _SAME = 1e-6
 """Relative to its size, how close a value is to come back from the unconstrained space."""

@@ -15,11 +15,11 @@ from typing import Any, get_args
 
 import numpy as np
 
-from scorevi._arrays import Array
-from scorevi._extras import require
-from scorevi.progress import activity
-from scorevi.targets.base import Evaluation, Failure, Parameter, describe
-from scorevi.targets.function import failure
+from scorevi.base.arrays import Array
+from scorevi.base.extras import require
+from scorevi.base.progress import activity
+from scorevi.base.target import Evaluation, Failure, Parameter, describe, failure
+from scorevi.base.variables import Variables
 from scorevi.targets.jax import JaxTarget
 from scorevi.targets.observations import warn_of_nan
 from scorevi.targets.pymc_graph import (
@@ -30,7 +30,6 @@ from scorevi.targets.pymc_graph import (
     named_variables,
     without_c,
 )
-from scorevi.targets.variables import Variables
 
 
 @dataclass(frozen=True, eq=False, repr=False)

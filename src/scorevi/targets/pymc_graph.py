@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from scorevi._arrays import Array
-from scorevi._extras import require
-from scorevi.targets.base import Parameter
+from scorevi.base.arrays import Array
+from scorevi.base.extras import require
+from scorevi.base.target import Parameter
+from scorevi.base.variables import Variables
 from scorevi.targets.points import Inverse, joined
-from scorevi.targets.variables import Variables
 
 Backend: TypeAlias = Literal["numba", "c", "jax", "numpy"]
 

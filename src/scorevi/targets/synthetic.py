@@ -6,10 +6,10 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike
 
-from scorevi._arrays import Array, Seed, as_count
-from scorevi._linalg import times_rows
-from scorevi.gaussian import Gaussian
-from scorevi.targets.base import Target
+from scorevi.base.arrays import Array, Seed, as_count
+from scorevi.base.linalg import times_rows
+from scorevi.base.target import Target
+from scorevi.families import Gaussian
 from scorevi.targets.function import FunctionTarget, from_function
 
 

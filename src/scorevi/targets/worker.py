@@ -13,9 +13,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from scorevi._extras import require
-from scorevi.targets.base import Failure, Target
-from scorevi.targets.function import failure
+from scorevi.base.extras import require
+from scorevi.base.target import Failure, Target, failure
 from scorevi.targets.jax import JaxTarget
 
 IN_WORKER = "SCOREVI_IN_WORKER"

@@ -1,0 +1,76 @@
+"""Small linear algebra with one behaviour in NumPy and in JAX, and little overhead in NumPy."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from scorevi.base.arrays import AnyArray, Array
+
+_FEW = 4
+"""So many rows are multiplied faster one by one than by the general matrix product, measured."""
+_LARGE = 384
+"""From this dimension on rank-one updates in place beat the product, measured at k = 4."""
+
+
+def cholesky(matrix: AnyArray) -> AnyArray:
+    """Return the lower Cholesky factor, or NaN where the matrix is not positive definite.
+
+    Only the lower triangle is read.
+    """
+    if not isinstance(matrix, np.ndarray):
+        return matrix.__array_namespace__().linalg.cholesky(matrix, symmetrize_input=False)
+    factor, failed = lapack.dpotrf(matrix, lower=1, clean=1)
+    return np.full_like(matrix, np.nan) if failed else factor
+
+
+def eigh(matrix: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Return eigenvalues, ascending, and eigenvectors of a small symmetric matrix."""
+    if not isinstance(matrix, np.ndarray):
+        values, vectors = matrix.__array_namespace__().linalg.eigh(matrix, symmetrize_input=False)
+        return values, vectors
+    values, vectors, failed = lapack.dsyev(matrix, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError("the eigenvalues did not converge")
+    return values, vectors
+
+
+def times_rows(matrix: AnyArray, rows: AnyArray) -> AnyArray:
+    """Return rows @ matrix.T: the matrix applied to each row, shape (n, D)."""
+    if isinstance(matrix, np.ndarray) and len(rows) <= _FEW:
+        return np.matvec(matrix, np.ascontiguousarray(rows))
+    return rows @ matrix.T
+
+
+def rows_times(rows: AnyArray, matrix: AnyArray) -> AnyArray:
+    """Return rows @ matrix: the transposed matrix applied to each row, shape (n, D)."""
+    if isinstance(matrix, np.ndarray) and len(rows) <= _FEW:
+        return np.vecmat(np.ascontiguousarray(rows), matrix)
+    return rows @ matrix
+
+
+def add_low_rank(base: AnyArray, left: AnyArray, right: AnyArray) -> AnyArray:
+    """Return base + left.T @ right, with ``left`` and ``right`` of shape (k, D), k small."""
+    if isinstance(base, np.ndarray) and len(base) >= _LARGE:
+        total = base.T.copy(order="F")
+        for x, y in zip(right, left, strict=True):
+            total = blas.dger(1.0, x, y, a=total, overwrite_a=1)
+        return total.T
+    change = left.T @ right
+    change += base
+    return change
+
+
+def identity(xp: Any, dim: int) -> AnyArray:
+    """Return the identity matrix, read-only."""
+    return _identity(dim) if xp is np else xp.eye(dim)
+
+
+@lru_cache(maxsize=8)
+def _identity(dim: int) -> Array:
+    matrix = np.eye(dim)
+    matrix.flags.writeable = False
+    return matrix

@@ -1,0 +1,1 @@
+"""One run: the only loop, its compiled twin, batches, bad scores, the stop rule, checkpoints."""

@@ -1,0 +1,110 @@
+r"""What the last draws of a run say of the q that it ended with, at no extra cost.
+
+The final q was never drawn from: the last batch came from the q before the last update. But a draw
+θ of an earlier q' is worth :math:`q(\theta)/q'(\theta)` draws of q, so that the mean of
+:math:`\log p - \log q` over the last draws, weighted so, estimates the ELBO of q itself, and the
+same mean of :math:`|h + z|^2/D`, in the coordinates of q, its Fisher residual. Once a fit has
+settled the weights are nearly even. Where p is Gaussian and q exact, both are exact whatever the
+weights are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.pairs import Draws
+from scorevi.families import Family
+from scorevi.solvers.base import Batch
+
+MOST = 200
+"""Draws that are looked at."""
+_FEWEST = 8.0
+"""The effective number of draws that makes an estimate."""
+_CONSTANT = 1e-3
+"""Nats by which log p − log q may vary for the ELBO to be known whatever the weights."""
+
+
+class Quality(NamedTuple):
+    """How good a q is. NaN where it is not known."""
+
+    elbo: float = math.nan
+    """E_q[log p − log q]; NaN also where the target has no log density."""
+    elbo_error: float = math.nan
+    """Its standard error."""
+    fisher: float = math.nan
+    """The Fisher residual |h + z|²/D: zero if and only if q = p."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the draws could tell."""
+        return not math.isnan(self.fisher)
+
+
+class Recent:
+    """The last draws of a run, kept by reference."""
+
+    def __init__(self, draws: Iterable[Draws] = ()) -> None:
+        self._batches: deque[Draws] = deque()
+        self._count = 0
+        for batch in draws:
+            self.add(batch)
+
+    @property
+    def draws(self) -> Draws | None:
+        """The last 200 draws; None where there was none."""
+        return joined(self._batches) if self._batches else None
+
+    @property
+    def batches(self) -> tuple[Draws, ...]:
+        """What is kept: at least the last 200 draws, where there were so many."""
+        return tuple(self._batches)
+
+    def add(self, batch: Draws) -> None:
+        """Take in a batch, and let go of what is not needed any more."""
+        self._batches.append(batch)
+        self._count += len(batch.theta)
+        while self._count - len(self._batches[0].theta) >= MOST:
+            self._count -= len(self._batches.popleft().theta)
+
+    def quality(self, q: Family) -> Quality:
+        """Return what the last 200 draws say of q."""
+        draws = self.draws
+        return Quality() if draws is None else quality(q, draws)
+
+
+def drawn(batch: Batch) -> Draws:
+    """Return what is kept of a batch."""
+    unknown = batch.log_density is None
+    known = np.full(len(batch.z), np.nan) if unknown else np.asarray(batch.log_density)
+    return Draws(batch.theta, batch.score, known, batch.log_q)
+
+
+def joined(batches: Iterable[Draws]) -> Draws:
+    """Return the last 200 draws of several batches as one."""
+    columns = zip(*batches, strict=True)
+    return Draws(*(np.concatenate(column)[-MOST:] for column in columns))
+
+
+def quality(q: Family, draws: Draws) -> Quality:
+    """Return what draws, each of a q of its own, say of this q; not known where they are far."""
+    with np.errstate(all="ignore"):
+        log_q = q.log_density(draws.theta)
+        log_weight = log_q - draws.log_q
+        if not np.isfinite(log_weight).any():
+            return Quality()
+        weight = np.exp(log_weight - np.nanmax(log_weight))
+        weight = np.nan_to_num(weight / np.nansum(weight))
+        mismatch = q.mismatch(draws.theta, draws.score)
+        residual = np.vecdot(mismatch, mismatch) / q.dim
+        value = draws.log_density - log_q
+        enough = float(1.0 / (weight @ weight)) >= _FEWEST
+        if not enough and not (np.ptp(value) < _CONSTANT or residual.max() < _CONSTANT**2):
+            return Quality()
+        elbo = float(weight @ value)
+        error = math.sqrt(float(weight**2 @ (value - elbo) ** 2))
+        return Quality(elbo, error, float(weight @ residual))

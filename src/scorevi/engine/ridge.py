@@ -1,0 +1,59 @@
+"""Directions along which a posterior does not end: two intercepts without priors, for one.
+
+Where the log density does not change along a direction u, no score has a part along it. So the
+scores of the last draws have fewer directions than there are dimensions, to rounding. A posterior
+that is only very wide along u looks the same from near by; two points far out tell them apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scorevi.base.evaluate import Evaluator, Exhausted
+from scorevi.base.labels import theta_labels
+from scorevi.base.pairs import Draws
+from scorevi.base.status import Status
+from scorevi.families import Gaussian
+
+_NOTHING = 1e-10
+"""The part of the scores along a direction, next to that along others, that may be rounding."""
+_FAR = (1e4, -1e4, 1e8, -1e8)
+"""Standard deviations of q, at which any posterior that has an end has ended."""
+_CHANGE = 1.0
+"""Nats that rounding may make of no change."""
+_NAMED = 4
+"""Parameters that a message names."""
+
+
+def improper(draws: Draws | None, q: Gaussian, evaluator: Evaluator) -> Status | None:
+    """Return how the run must end where the posterior is improper along some direction.
+
+    Costs four evaluations, and only where the scores have no part along a direction.
+    """
+    if draws is None or len(draws.theta) < q.dim + 2 or np.isnan(draws.log_density).any():
+        return None
+    _, sizes, directions = np.linalg.svd(q.whiten_score(draws.score), full_matrices=False)
+    if not sizes[-1] < _NOTHING * sizes[0]:
+        return None
+    along = q.factor @ directions[-1]
+    try:
+        found = evaluator(q.mean + np.array([0.0, *_FAR])[:, None] * along)
+    except Exhausted:
+        return None
+    assert found.log_density is not None
+    if not (np.abs(np.diff(found.log_density)) < _CHANGE).all():
+        return None
+    shares = along / along[np.argmax(np.abs(along))]
+    labels = theta_labels(evaluator.target)
+    named = [
+        f"{shares[index]:+.2g} {labels[index]}"
+        for index in np.argsort(-np.abs(shares))[:_NAMED]
+        if abs(shares[index]) > 1e-3
+    ]
+    more = int((np.abs(shares) > 1e-3).sum()) - len(named)
+    return Status(
+        "diverged",
+        f"the posterior is improper: its log density does not change along {' '.join(named)}"
+        + (f" and {more} more" if more else ""),
+        "Give these parameters proper priors, or leave out what the data cannot tell apart.",
+    )

@@ -1,0 +1,305 @@
+"""The only loop.
+
+It owns what solvers do not: randomness, target calls, counting, timing, finiteness, and the ways
+to end. Whoever wants to look on the way, or to end the run, is a :class:`Watcher`: the stop rule,
+a checkpoint, the progress bar, a study.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from scorevi.base.evaluate import Evaluator, Exhausted, Interrupted, TooManyBadScores
+from scorevi.base.noise import RESTART, SEARCH, Noise, stream
+from scorevi.base.pairs import Draws
+from scorevi.base.status import Status
+from scorevi.base.target import Evaluation, Target
+from scorevi.engine import ending
+from scorevi.engine.batches import Batches, NothingGood
+from scorevi.engine.quality import Quality, Recent, drawn
+from scorevi.engine.records import Snapshot, Updates
+from scorevi.engine.ridge import improper
+from scorevi.engine.sign import SignCheck
+from scorevi.engine.stepping import Stepping, stepping
+from scorevi.families import Family, is_sound
+from scorevi.solvers.base import Batch, Remembers, Solver, family_of
+from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
+
+_FIRST_LOOK = 8
+"""Updates before the scores are asked for a direction along which the posterior has no end."""
+_CLOSING = 16
+"""Draws of the final q, where the last ones of the run do not tell what it is worth."""
+
+
+class Settings(NamedTuple):
+    """What a run is told, beside target and solver."""
+
+    entropy: int
+    """The seed, as one integer."""
+    initial: Initial = None
+    """See :func:`scorevi.starts.start.start`."""
+    max_gradients: int | None = None
+    max_seconds: float | None = None
+    chunked: bool = False
+    """Whether updates may be done many at a time, where the target allows it."""
+
+
+class Watcher(Protocol):
+    """Somebody who looks at a run while it goes on, and may end it."""
+
+    @property
+    def next_update(self) -> float:
+        """The number of updates at which it wants to look; no chunk of updates goes beyond."""
+
+    def begin(self, run: Run) -> Status | None:
+        """Look before the first update; may restore the run from elsewhere, or end it."""
+
+    def look(self, run: Run) -> Status | None:
+        """Look when the start is made, and after each update or chunk of them; may end it."""
+
+    def end(self, run: Run) -> None:
+        """Close up when the run has ended, however that came to pass."""
+
+
+class Run:
+    """One fit under way.
+
+    Attributes
+    ----------
+    q
+        The current approximation.
+    status
+        How the run ended; None while it goes on.
+    records
+        ELBO, Fisher residual and the like of every update.
+    notes
+        What else the user should know.
+    info
+        What the solver had to say of the last step.
+    """
+
+    def __init__(self, target: Target, solver: Solver, settings: Settings) -> None:
+        self.solver, self.settings = solver, settings
+        self.evaluator = Evaluator(target, settings.max_gradients)
+        self.records = Updates.none()
+        self.notes: list[str] = []
+        self.num_updates = 0
+        self.batch_size = solver.batch_size_for(target.dim)
+        self.info: Any = None
+        self.status: Status | None = None
+        self.compiling = 0.0
+        """Seconds that went into compiling, which do not count towards the limit."""
+        self.state: Any = None
+        """The solver's; None before the start is made."""
+        self.q: Family = family_of(solver).standard(target.dim)
+        self.volume_at_start = 0.0
+        self.noise = Noise(settings.entropy, self.q.noise_width)
+        self.can_resume = False
+        """Whether there is a file to go on from; what is advised at the end depends on it."""
+        self.ahead = 1.0
+        """Updates until somebody wants to look."""
+        self._stepping: Stepping = stepping(self)
+        self._began: float | None = None
+        self._seconds_before = 0.0
+        self._rng = stream(settings.entropy, SEARCH)
+        self._sign = SignCheck()
+        self._recent = Recent()
+
+    @property
+    def seconds(self) -> float:
+        """The time since the run began to go forward, that of earlier processes included."""
+        here = 0.0 if self._began is None else time.perf_counter() - self._began
+        return self._seconds_before + here
+
+    def from_elsewhere(self, index: int) -> Run:
+        """Return a run like this one, with a seed and a start of its own."""
+        target = self.evaluator.target
+        rng = stream(self.settings.entropy, RESTART, index)
+        point = rng.uniform(-2.0, 2.0, target.dim)
+        initial: Initial = Near(point) if target.has_log_density else point
+        entropy = int(rng.integers(2**63))
+        return Run(target, self.solver, self.settings._replace(entropy=entropy, initial=initial))
+
+    def complete(self, *watchers: Watcher) -> None:
+        """Go forward to the end; ``self.status`` then says how it ended."""
+        try:
+            for _ in self.updates(*watchers):
+                pass
+        except KeyboardInterrupt:
+            self.status = ending.interrupted(self)
+        finally:
+            for watcher in watchers:
+                watcher.end(self)
+
+    def updates(self, *watchers: Watcher) -> Iterator[Updates]:
+        """Go forward until the run ends, and yield the records of what was done.
+
+        The first of a run that was not restored has no records: it says that the start is made.
+        The clock starts here: a run may have to wait for its turn.
+        """
+        self._began = time.perf_counter()
+        try:
+            for watcher in watchers:
+                self.status = self.status or watcher.begin(self)
+            self.set_deadline()
+            if self.state is None:
+                # What is not finite is looked for and counted; it need not be warned of as well.
+                with np.errstate(all="ignore"):
+                    self._start()
+                self._let_look(watchers)
+                yield Updates.none()
+            self._stepping.prepare(self)
+            while self.status is None:
+                if self.evaluator.interrupted.is_set():
+                    raise Interrupted
+                due = min((watcher.next_update for watcher in watchers), default=float("inf"))
+                self.ahead = max(1.0, due - self.num_updates)
+                with np.errstate(all="ignore"):
+                    updates = self._stepping.advance(self)
+                self.records.extend(updates)
+                self._let_look(watchers)
+                yield updates
+        except Exhausted:
+            self.status = ending.out_of_budget(self)
+        except NoFinitePoint:
+            self.status = ending.bad_scores(self, "no point with a finite score was found")
+        except TooManyBadScores:
+            self.status = ending.bad_scores(self, "more than 90 % of the last 100 scores were bad")
+        except (Interrupted, KeyboardInterrupt):
+            self.status = ending.interrupted(self)
+
+    def conclude(self) -> tuple[Quality, str]:
+        """Look once more at what was reached; returns what q is worth, and what to warn of."""
+        quality = self._quality()
+        return quality, ending.conclude(self, quality, self._recent.draws)
+
+    def interrupt(self) -> None:
+        """Ask the run to end; any thread may, and it does before the next evaluation."""
+        self.evaluator.interrupted.set()
+
+    def snapshot(self) -> Snapshot:
+        """Return what :meth:`restore` needs, by reference: no array of a run is ever changed."""
+        return Snapshot(
+            state=self.state,
+            position=self.noise.position,
+            search=dict(self._rng.bit_generator.state),
+            account=self.evaluator.account,
+            num_updates=self.num_updates,
+            volume_at_start=self.volume_at_start,
+            slopes=tuple(self._sign.slopes),
+            notes=tuple(self.notes),
+            seconds=self.seconds,
+            compiling=self.compiling,
+            stepping=self._stepping.snapshot(),
+            recent=self._recent.batches,
+        )
+
+    def restore(self, snapshot: Snapshot, records: Updates) -> None:
+        """Become the run that the snapshot was taken of; limits and solver stay as they are."""
+        self.state, self.q = snapshot.state, snapshot.state.q
+        self.noise = Noise(self.settings.entropy, self.q.noise_width)
+        self.noise.position = snapshot.position
+        self._rng.bit_generator.state = snapshot.search
+        self.evaluator.restore(snapshot.account)
+        self.num_updates = snapshot.num_updates
+        self.volume_at_start = snapshot.volume_at_start
+        self._sign = SignCheck(snapshot.slopes)
+        self.notes = list(snapshot.notes)
+        self._seconds_before = snapshot.seconds
+        self.compiling = snapshot.compiling
+        self._stepping.restore(snapshot.stepping)
+        self._recent = Recent(snapshot.recent)
+        self.records = Updates.none()
+        self.records.extend(records)
+        self._size_batch()
+
+    def set_deadline(self) -> None:
+        """Put the end of the time to where the limit and what does not count put it."""
+        if self.settings.max_seconds is not None:
+            left = self.settings.max_seconds + self.compiling - self.seconds
+            self.evaluator.deadline = time.perf_counter() + left
+
+    def take_batch(self, evaluation: Evaluation | None) -> tuple[Batch, float]:
+        """Return a full batch with good scores and its Fisher residual, moving q if need be.
+
+        ``evaluation`` is the batch's if it is already known and paid for.
+        """
+        batches = Batches(self.evaluator, self.noise)
+        try:
+            batch, fisher = batches.take(
+                self.q, self.batch_size, evaluation, first=self.num_updates == 0
+            )
+        except NothingGood:
+            q, note = search(self.evaluator, self.q, self._rng)
+            self.notes.append(note)
+            self._begin(q)
+            return self.take_batch(None)
+        if batch.log_density is not None and not self._sign.done:
+            self.status = self._sign.add_rows(batch.theta, batch.score, batch.log_density)
+        return batch, fisher
+
+    def accept(self, state: Any, updates: int, draws: Draws) -> None:
+        """Make the new state the current one, or end the run if it cannot be."""
+        if not is_sound(state.q, self.volume_at_start):
+            self.status = ending.unsound(self, state.q)
+            return
+        self.state, self.q = state, state.q
+        self.num_updates += updates
+        self._recent.add(draws)
+        self._look_for_ridge(updates)
+        self._size_batch()
+
+    def _let_look(self, watchers: tuple[Watcher, ...]) -> None:
+        for watcher in watchers:
+            said = watcher.look(self)
+            self.status = self.status or said
+
+    def _start(self) -> None:
+        begin = start(self.settings.initial, self.evaluator, self._rng)
+        self.notes += begin.notes
+        self._begin(begin.q)
+        if self.evaluator.target.has_log_density:
+            self.status = self._sign.add(*begin.pairs)
+        if begin.pairs and isinstance(self.solver, Remembers):
+            self.state = self.solver.remember(self.state, begin.pairs)
+        self._size_batch()
+
+    def _begin(self, q: Family) -> None:
+        self.state = self.solver.init(q)
+        # Its q, not ours: a solver may want another square root of the same covariance.
+        self.q = self.state.q
+        self.volume_at_start = float(q.log_volume)
+
+    def _quality(self) -> Quality:
+        """Return the ELBO and the Fisher residual of q, which was never drawn from itself.
+
+        Where the last draws cannot tell, a few of its own are spent on it, if there are any left.
+        """
+        found = self._recent.quality(self.q)
+        if found.known or self.num_updates == 0 or self.status in ("interrupted", "bad-scores"):
+            return found
+        size = int(min(_CLOSING, self.evaluator.remaining))
+        if size < _CLOSING // 2:
+            return found
+        try:
+            with np.errstate(all="ignore"):
+                batch, _ = Batches(self.evaluator, self.noise).take(self.q, size)
+        except (Exhausted, TooManyBadScores):
+            return found
+        return Recent([drawn(batch)]).quality(self.q)
+
+    def _size_batch(self) -> None:
+        """Heed a state that says how large a batch it wants; the last one may be what is left."""
+        wanted = getattr(self.state, "batch_size", None)
+        if wanted is not None:
+            self.batch_size = int(max(1, min(wanted, self.evaluator.remaining)))
+
+    def _look_for_ridge(self, updates: int) -> None:
+        """Look, whenever the number of updates doubles, for a direction without an end."""
+        before = self.num_updates - updates
+        if self.num_updates >= _FIRST_LOOK and before.bit_length() < self.num_updates.bit_length():
+            self.status = improper(self._recent.draws, self.q, self.evaluator)

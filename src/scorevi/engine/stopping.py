@@ -1,0 +1,195 @@
+"""When to stop: the last part of the effort gained nothing, as far as the noise lets one tell.
+
+A fit is *level* when neither the ELBO nor the Fisher residual, both of which every batch estimates
+for nothing, was better in the last quarter of the gradients than in the quarter before. Windows
+that grow with the effort, so that slow progress is not taken for none: what a solver gains while
+its effort grows by a third must show. For each of the two quantities the gain between the windows
+is estimated with its standard error, and the upper end of its confidence interval is compared with
+what is worth waiting for: of the ELBO half of the spread of a single draw, below which a difference
+does not matter to anything that is done with draws, but at least a twentieth of a nat and at most
+one; of the log Fisher residual a quarter of its spread, or a tenth. Two looks in a row must agree.
+Where the noise is so large that it hides gains of many nats, nothing is known to be level.
+
+A fit that is level while independent draws still agree on the way to go (:func:`still_moving`)
+has not arrived: its steps have become too short. It is given twice the effort to prove otherwise,
+and has *stalled* then.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from scorevi.base.arrays import Array, Mask
+from scorevi.base.evaluate import Evaluator
+from scorevi.base.status import Status
+from scorevi.engine.records import Updates
+
+FEWEST = 20
+"""Signs that are too few to tell a coin from a direction."""
+_EXACT = 1e-7
+"""D times the Fisher residual, about four times the KL divergence, of a fit that is exact."""
+_ELBO, _LOG_FISHER = (0.5, 0.05, 1.0), (0.25, 0.1, math.inf)
+"""What is worth waiting for: in spreads of a single draw, at least, and at most."""
+_CONFIDENCE = 2.0
+"""Standard errors: the upper end of an interval of 95 %."""
+_WORSE = 3.0
+_UNRELATED = 0.9
+"""A Fisher residual near 1, that of a score which knows nothing of q."""
+_OUTLYING = 4.0
+_LEAST_UPDATES, _LEAST_GRADIENTS, _LEAST_IN_WINDOW = 16, 64, 3
+_CONFIRMED = 1.05
+"""By how much the effort must grow while the fit stays level, so that there are two looks."""
+_PATIENCE = 1.1
+"""By how much the effort must grow before the next look."""
+
+
+def still_moving(drifts: Array) -> float | None:
+    """Return the share of recent updates whose draws agree on the way to go, if it is telling.
+
+    In a fit that has settled the sign of :func:`scorevi.base.estimates.drift` is a toss of a coin,
+    however heavy the tails of its size are. The last quarter of the updates is counted, or the last
+    20 if those are among the last half; the share is returned if it is at least 2/3 and 4 standard
+    errors above 1/2, which settled fits reach with probability 3e-5.
+    """
+    count = len(drifts)
+    recent = drifts[-max(math.ceil(count / 4), min(FEWEST, count // 2), 1) :]
+    recent = recent[np.isfinite(recent) & (recent != 0.0)]
+    if len(recent) < FEWEST:
+        return None
+    share = float((recent > 0).mean())
+    return share if share >= max(2 / 3, 0.5 + 2 / math.sqrt(len(recent))) else None
+
+
+class Gain(NamedTuple):
+    """What was gained from one window to the next, on average over draws."""
+
+    mean: float
+    error: float
+    """Its standard error."""
+    spread: float
+    """The standard deviation of a single draw."""
+
+    @property
+    def upper(self) -> float:
+        """The upper end of the confidence interval."""
+        return self.mean + _CONFIDENCE * self.error
+
+    def is_negligible(self, spreads: float, least: float, most: float) -> bool:
+        """Whether even the upper end of the interval is not worth waiting for."""
+        # What has become much worse is on its way as well, or was luck before.
+        worse = self.mean < -_WORSE * self.error
+        return not worse and self.upper <= min(most, max(least, spreads * self.spread))
+
+
+class Watched(Protocol):
+    """What the rule sees of a run."""
+
+    @property
+    def records(self) -> Updates:
+        """Those of all updates so far."""
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """Who has counted the bad scores."""
+
+
+class StopRule:
+    """Looks at the records of a run, and says when to end it."""
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+        self.next_update = 1.0
+        """How many updates there must be for the next look; fixed, not a matter of timing."""
+        self._least_effort = float(max(_LEAST_GRADIENTS, 4 * (dim + 2)))
+        self._level_since = math.inf
+
+    def begin(self, run: Watched) -> Status | None:
+        """Look at the records of a run that is resumed, as if it had never been interrupted."""
+        records, bad_scores = run.records, run.evaluator.bad.total
+        while self.next_update < len(records.fisher):
+            self.judge(records.first(int(self.next_update)), bad_scores)
+        return self.look(run)
+
+    def look(self, run: Watched) -> Status | None:
+        """Return how to end, or None to go on."""
+        return self.judge(run.records, run.evaluator.bad.total)
+
+    def end(self, run: Watched) -> None:
+        """Do nothing."""
+
+    def judge(self, records: Updates, bad_scores: int = 0) -> Status | None:
+        """Return how to end, or None to go on.
+
+        Where there were bad scores a fit that agrees with all good ones need not be exact.
+        """
+        count = len(records.fisher)
+        if count < self.next_update:
+            return None
+        self.next_update = max(count + 1, math.ceil(_PATIENCE * count))
+        if self._dim * records.fisher[-1] < _EXACT and not bad_scores:
+            return Status(
+                "converged", f"the Fisher residual is {records.fisher[-1]:.1g}: q is exact"
+            )
+        spent = np.array(records.num_gradients, dtype=np.float64)
+        if count < _LEAST_UPDATES or spent[-1] - spent[0] < self._least_effort:
+            return None
+        elbo, fisher, drift = map(np.array, (records.elbo, records.fisher, records.drift))
+        return self._judge(spent, elbo, fisher, drift)
+
+    def _judge(self, spent: Array, elbo: Array, fisher: Array, drift: Array) -> Status | None:
+        sizes = np.diff(spent, prepend=2.0 * spent[0] - spent[1])
+        effort = float(sizes.sum())
+        done = np.cumsum(sizes) / effort
+        older, newer = (done > 0.5) & (done <= 0.75), done > 0.75
+        if min(older.sum(), newer.sum()) < _LEAST_IN_WINDOW:
+            return None
+        if not np.isfinite(elbo).any() and np.median(fisher[newer]) > _UNRELATED:
+            return None  # q may grow without end, which only the ELBO would show
+        gains = {}
+        if np.isfinite(elbo).any():
+            gains["ELBO"] = _gain(elbo, sizes, older, newer), _ELBO
+        level = -np.log(np.maximum(fisher, _EXACT / self._dim))
+        gains["Fisher residual"] = _gain(level, sizes, older, newer), _LOG_FISHER
+        if not all(gain.is_negligible(*worth) for gain, worth in gains.values()):
+            self._level_since = math.inf
+            return None
+        self._level_since = min(self._level_since, effort)
+        said = ", ".join(
+            f"{name} {gain.mean:+.2g} ± {_CONFIDENCE * gain.error:.2g}"
+            for name, (gain, _) in gains.items()
+        )
+        share = still_moving(drift)
+        if share is None and effort < _CONFIRMED * self._level_since:
+            return None
+        if share is None:
+            return Status("converged", f"the last quarter of the gradients gained nothing ({said})")
+        if effort < 2 * self._level_since:
+            return None
+        return Status(
+            "stalled",
+            f"nothing is gained any more ({said}), yet in {share:.0%} of the last updates the "
+            "draws agreed on the way to go",
+        )
+
+
+def _gain(values: Array, sizes: Array, older: Mask, newer: Mask) -> Gain:
+    """Compare two windows of means over ``sizes`` draws each."""
+    both = older | newer
+    middle = float(np.median(values[both]))
+    # Of a heavy tail the means would tell more about a few draws than about q.
+    deviations = np.abs(values[both] - middle) * np.sqrt(sizes[both])
+    reach = _OUTLYING * 1.4826 * float(np.median(deviations)) / np.sqrt(sizes)
+    values = np.clip(values, middle - reach, middle + reach)
+    means, errors, spreads = [], [], []
+    for window in (older, newer):
+        weight = sizes[window] / sizes[window].sum()
+        mean = float(weight @ values[window])
+        count = int(window.sum())
+        spread = float(np.sum(sizes[window] * (values[window] - mean) ** 2)) / (count - 1)
+        means.append(mean)
+        errors.append(spread / float(sizes[window].sum()))
+        spreads.append(spread)
+    return Gain(means[1] - means[0], math.sqrt(sum(errors)), math.sqrt(sum(spreads) / 2))

@@ -1,0 +1,1 @@
+"""What a fit gives back: draws by name, files, tables, reports, pictures. No numerics."""

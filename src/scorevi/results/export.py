@@ -1,0 +1,269 @@
+"""Draws for other tools: ArviZ, pandas, netCDF, Parquet and CSV."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.special
+
+from scorevi.base.arrays import Array, Seed, as_count, seed_entropy
+from scorevi.base.evaluate import Evaluator
+from scorevi.base.extras import require
+from scorevi.base.files import check_folder
+from scorevi.base.labels import labels_of
+from scorevi.base.target import split
+from scorevi.base.variables import Include, Variables, check_include
+
+if TYPE_CHECKING:
+    from scorevi.results.fit import Fit
+
+_OF_ARVIZ = ("chain", "draw")
+_REASON = 300
+"""The most characters of another library's message to repeat."""
+_NEEDS = {".nc": "arviz", ".csv": None, ".parquet": "pyarrow"}
+
+
+def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+    """Return draws as InferenceData (ArviZ 0.x) or DataTree (1.x), as one chain.
+
+    The groups:
+
+    - ``posterior``: the constrained parameters and, unless ``include`` is ``"parameters"``, what
+      the model derives from them. Log likelihoods and draws of data have groups of their own,
+      whatever ``include`` is.
+    - ``unconstrained_posterior``: the same draws on the space that was fitted
+    - ``sample_stats``: ``lp``, the log density of the target; ``log_q``, that of the fitted
+      Gaussian, both on the unconstrained space; ``importance_weight``, proportional to their
+      ratio and summing to one. The target is evaluated once per draw for it.
+    - ``log_likelihood``, ``posterior_predictive`` and ``observed_data``, where the model tells
+      them
+
+    ArviZ has axes called ``chain`` and ``draw``. Variables and axes of these names get an
+    underscore at the end, as does an axis that has the name of a variable; the attribute
+    ``renamed`` says so.
+    """
+    arviz = require("arviz")
+    check_include(include)
+    entropy = seed_entropy(seed)
+    theta = fit.sample(as_count("size", size), entropy)
+    values = fit.named(theta, "everything", entropy)
+    variables = Variables() if fit.target is None else fit.target.variables
+    pointwise = variables.pointwise(theta)
+    observed = {name: np.asarray(value) for name, value in variables.observed.items()}
+    variables.check_names(
+        {name: value.shape[1:] for name, value in values.items()},
+        {name: value.shape[1:] for name, value in pointwise.items()}
+        | {name: value.shape for name, value in observed.items()},
+    )
+    wanted = fit.named(theta[:1], "parameters") if include == "parameters" else values
+    posterior = {name: value for name, value in values.items() if name in wanted}
+    groups = {
+        "posterior": {
+            name: value
+            for name, value in variables.included(posterior, "all").items()
+            if name not in pointwise
+        },
+        "unconstrained_posterior": split(theta, fit.parameters),
+        "sample_stats": importance(fit, theta),
+        "log_likelihood": pointwise,
+        "posterior_predictive": {name: values[name] for name in variables.predictive},
+    }
+    data = {group: named for group, named in groups.items() if named}
+    return _tree(arviz, data, observed, variables, _attributes(fit, entropy))
+
+
+def importance(fit: Fit, theta: Array) -> dict[str, Array]:
+    """Return the log densities of target and q at the rows of theta, and the weights from them."""
+    log_q = fit.q.log_density(theta)
+    if fit.target is None or not fit.target.has_log_density:
+        return {"log_q": log_q}
+    lp = Evaluator(fit.target)(theta).log_density
+    assert lp is not None
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(np.isfinite(lp), lp - log_q, -np.inf)
+        weight = scipy.special.softmax(ratio) if np.isfinite(ratio).any() else ratio * np.nan
+    return {"lp": lp, "log_q": log_q, "importance_weight": weight}
+
+
+def _attributes(fit: Fit, entropy: int) -> dict[str, Any]:
+    return {
+        "inference_library": "scorevi",
+        "inference_library_version": fit.version,
+        "solver": fit.solver,
+        "seed": str(fit.seed),
+        "draws_seed": str(entropy),
+        "num_gradients": fit.num_gradients,
+        "num_updates": fit.num_updates,
+        "seconds": fit.seconds,
+        "elbo": fit.elbo,
+        "fisher": fit.fisher,
+        "status": str(fit.status),
+    }
+
+
+def _tree(
+    arviz: Any,
+    groups: dict[str, dict[str, Array]],
+    observed: dict[str, Array],
+    variables: Variables,
+    attributes: dict[str, Any],
+) -> Any:
+    """Assemble what the installed ArviZ calls its data."""
+    variable_names = {name for named in (*groups.values(), observed) for name in named}
+    axes = {*variables.coords, *(axis for names in variables.dims.values() for axis in names)}
+    new_name = _replacements(variable_names, _OF_ARVIZ)
+    new_axis = _replacements(axes, {*_OF_ARVIZ, *variable_names, *new_name.values()})
+    pairs = {*new_name.items(), *new_axis.items()}
+    renamed = [f"{old} to {new}" for old, new in pairs if old != new]
+    if renamed:
+        attributes = attributes | {"renamed": ", ".join(sorted(renamed))}
+    groups = {
+        group: {new_name[name]: value for name, value in named.items()}
+        for group, named in groups.items()
+    }
+    sampled = {
+        group: {name: value[None] for name, value in named.items()}
+        for group, named in groups.items()
+    }
+    observed = {new_name[name]: value for name, value in observed.items()}
+    dims = {
+        new_name.get(name, name): [new_axis[axis] for axis in axes]
+        for name, axes in variables.dims.items()
+    }
+    coords = {new_axis[name]: np.asarray(labels) for name, labels in variables.coords.items()}
+    # These two may have other shapes, and so other dims, than the variables they are named after.
+    own_dims = {
+        "unconstrained_posterior": _where_alike(
+            dims, groups["unconstrained_posterior"], groups["posterior"]
+        ),
+        "log_likelihood": _leading(dims, groups.get("log_likelihood", {})),
+    }
+    apart = {group: sampled.pop(group) for group in own_dims if group in sampled}
+    if int(arviz.__version__.partition(".")[0]) >= 1:
+        if observed:
+            sampled["observed_data"] = observed
+        data = arviz.from_dict(
+            sampled, coords=coords, dims=dims, attrs={"/": attributes, "posterior": attributes}
+        )
+        for group, named in apart.items():
+            data[group] = arviz.from_dict({group: named}, coords=coords, dims=own_dims[group])[
+                group
+            ]
+        return data
+    data = arviz.from_dict(
+        **sampled,
+        observed_data=observed or None,
+        coords=coords,
+        dims=dims,
+        attrs=attributes,
+        posterior_attrs=attributes,
+    )
+    for group, named in apart.items():
+        dataset = arviz.convert_to_dataset(named, coords=coords, dims=own_dims[group])
+        data.add_groups({group: dataset}, warn_on_custom_groups=False)
+    return data
+
+
+def _replacements(names: Collection[str], reserved: Collection[str]) -> dict[str, str]:
+    """Return a name for each: its own, or if that is reserved one with underscores at the end."""
+    taken = {*names, *reserved}
+    new = {}
+    for name in sorted(names):
+        new[name] = name
+        if name in reserved:
+            while new[name] in taken:
+                new[name] += "_"
+            taken.add(new[name])
+    return new
+
+
+def _where_alike(
+    dims: dict[str, list[str]], named: dict[str, Array], like: dict[str, Array]
+) -> dict[str, list[str]]:
+    """Leave out the dims of a parameter whose unconstrained form has another shape."""
+    return {
+        name: axes
+        for name, axes in dims.items()
+        if name not in named or name not in like or named[name].shape == like[name].shape
+    }
+
+
+def _leading(dims: dict[str, list[str]], named: dict[str, Array]) -> dict[str, list[str]]:
+    """Cut the dims of multivariate data, whose log likelihood has fewer axes than they have."""
+    return {name: dims[name][: value.ndim - 1] for name, value in named.items() if name in dims}
+
+
+def to_pandas(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+    """Return draws as a data frame: a row per draw, a column per entry, such as ``beta[0,1]``."""
+    pandas = require("pandas")
+    return pandas.DataFrame(_columns(fit, fit.draws(size, seed, include)))
+
+
+def write_draws(
+    fit: Fit,
+    path: str | Path,
+    size: int = 1000,
+    seed: Seed = None,
+    include: Include = "all",
+) -> None:
+    """Write draws to a ``.nc`` (ArviZ), ``.csv`` or ``.parquet`` file, by the path's ending."""
+    path = check_format(check_folder(path))
+    try:
+        if path.suffix == ".nc":
+            to_arviz(fit, size, seed, include).to_netcdf(str(path))
+        else:
+            write = _write_csv if path.suffix == ".csv" else _write_parquet
+            write(_columns(fit, fit.draws(size, seed, include)), path)
+    except (OSError, ValueError, KeyError) as error:
+        # netCDF refuses some names of variables, such as those with a slash.
+        # The first line, because xarray goes on to print what it was to write.
+        reason = str(error).partition("\n")[0].rstrip(".")[:_REASON]
+        raise ValueError(f"`path` could not be written: {path}: {reason}.") from None
+
+
+def check_format(path: Path) -> Path:
+    """Refuse a file of draws whose ending is not known, or needs what is not installed."""
+    if path.suffix not in _NEEDS:
+        raise ValueError(f"`path` must end in one of {', '.join(_NEEDS)}; got {path.name}.")
+    needed = _NEEDS[path.suffix]
+    if needed is not None:
+        require(needed)
+    return path
+
+
+def _columns(fit: Fit, draws: dict[str, Array]) -> dict[str, Array]:
+    """Cut arrays into columns by label."""
+    if fit.target is None:  # then these are the parameters of theta, in order
+        texts = iter(fit.labels)
+        named = {
+            name: list(itertools.islice(texts, math.prod(values.shape[1:])))
+            for name, values in draws.items()
+        }
+    else:
+        variables = fit.target.variables
+        named = {
+            name: labels_of(variables, name, values.shape[1:]) for name, values in draws.items()
+        }
+    return {
+        label: column
+        for name, values in draws.items()
+        for label, column in zip(named[name], values.reshape(len(values), -1).T, strict=True)
+    }
+
+
+def _write_csv(columns: dict[str, Array], path: Path) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+
+
+def _write_parquet(columns: dict[str, Array], path: Path) -> None:
+    pyarrow = require("pyarrow")
+    require("pyarrow.parquet").write_table(pyarrow.table(columns), path)

@@ -1,0 +1,368 @@
+"""What a fit gives back: the approximation, how it was reached, and draws by name."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from scorevi._version import __version__
+from scorevi.base.arrays import Array, Seed, as_count, seed_entropy
+from scorevi.base.evaluate import BadScores, Evaluator
+from scorevi.base.labels import theta_labels
+from scorevi.base.status import FitError, Status
+from scorevi.base.target import Parameter, Target, all_labels, named, split
+from scorevi.base.variables import Include, check_include
+from scorevi.engine.quality import Quality
+from scorevi.families import Gaussian
+from scorevi.results.parts import Resample, Summary, Trace
+from scorevi.results.protected import fresh_draws, protected
+from scorevi.results.resample import resample
+from scorevi.results.summary import exact_table, sampled_table
+from scorevi.targets.isolated import Isolation
+from scorevi.trust.check import check
+from scorevi.trust.error_bars import ErrorBars, error_bars
+from scorevi.trust.examination import Course, Examination, Restart
+from scorevi.trust.fresh_draws import DRAWS
+from scorevi.trust.verdict import Verdict
+from scorevi.trust.weights import FEWEST
+
+
+@dataclass(eq=False, repr=False)
+class Fit:
+    """A fitted Gaussian and the story of the fit.
+
+    Made by :func:`scorevi.fit` and :func:`scorevi.load`. A fit of which no update was ever made
+    has no moments and no draws to give: asking for them raises :class:`scorevi.FitError`.
+
+    A fit can be pickled, whatever it was fitted to, so that processes may hand it to each other.
+    As in a file, it is then without its target, whose functions often cannot be sent; verdict and
+    summary go along. ``dataclasses.replace(fit, target=target)`` gives the target back.
+    """
+
+    q: Gaussian
+    """The approximation; the start, if no update was made."""
+    status: Status
+    """How the fit ended."""
+    quality: Quality
+    """What is known of how good q is."""
+    trace: Trace
+    """Gradients, seconds, ELBO and Fisher residual of each update."""
+    num_gradients: int
+    """Gradient evaluations spent, those of the start included."""
+    num_updates: int
+    """Updates made."""
+    seconds: float
+    """Wall time."""
+    solver: str
+    """The solver with its settings, as text."""
+    seed: int
+    """The seed, also where none was given."""
+    parameters: tuple[Parameter, ...]
+    """Names and shapes of the unconstrained parameters."""
+    bad_scores: BadScores = field(default_factory=BadScores)
+    """Points at which there was no usable score."""
+    notes: tuple[str, ...] = ()
+    """What else the user should know."""
+    version: str = __version__
+    """The version of scorevi that made the fit."""
+    target: Target | None = field(default=None, repr=False)
+    """What was fitted; None for a fit that was loaded without it."""
+    restarts: tuple[Restart, ...] = ()
+    """Fits from other starts, where they were asked for."""
+    verdict: Verdict | None = field(default=None, repr=False)
+    """The last verdict of :meth:`check`, or the one that was saved; None if there is none."""
+    saved_summary: tuple[Summary, ...] = field(default=(), repr=False)
+    """The table as it was when the fit was saved; empty for a fit fresh from ``fit``."""
+    saved_constrained: bool = field(default=False, repr=False)
+    """Whether the parameters of a fit that was loaded have a scale of their own."""
+    isolation: Isolation = field(default=Isolation(), repr=False)
+    """Where its scores were computed; :meth:`check` and others compute theirs in the same way."""
+    saved_labels: tuple[str, ...] = field(default=(), repr=False)
+    """The labels as they were when the fit was saved."""
+
+    @property
+    def dim(self) -> int:
+        """The number of unconstrained dimensions."""
+        return self.q.dim
+
+    @property
+    def mean(self) -> Array:
+        """The mean of the approximation, shape (D,)."""
+        return self._fitted.mean
+
+    @property
+    def covariance(self) -> Array:
+        """The covariance of the approximation, shape (D, D)."""
+        return self._fitted.covariance
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """A name for each entry of theta, such as ``beta[north]``, in the order of ``mean``.
+
+        The entries of a variable whose unconstrained form has another shape are called after
+        those that they move: the three of a 3×3 correlation ``L[1,0]``, ``L[2,0]``, ``L[2,1]``.
+        """
+        if self.saved_labels:
+            return self.saved_labels
+        return (
+            tuple(all_labels(self.parameters)) if self.target is None else theta_labels(self.target)
+        )
+
+    @property
+    def elbo(self) -> float:
+        """The ELBO of q, estimated from the last draws of the fit.
+
+        See :mod:`scorevi.engine.quality`.
+        ``fit.quality.elbo_error`` is its standard error. NaN where the target has no log density,
+        or where too few draws came from near q to tell.
+        """
+        return self.quality.elbo
+
+    @property
+    def fisher(self) -> float:
+        """The Fisher residual |h + z|²/D of q, from the same draws; NaN where they cannot tell."""
+        return self.quality.fisher
+
+    def sample(self, size: int = 1000, seed: Seed = None) -> Array:
+        """Draw from the approximation, on the unconstrained space, shape (size, D).
+
+        As in all that draws, the same seed gives the same draws, and None new ones.
+        """
+        return self._fitted.sample(size, seed)
+
+    def draws(
+        self, size: int = 1000, seed: Seed = None, include: Include = "all"
+    ) -> dict[str, Array]:
+        """Draw named, constrained variables: a dict from name to array (size, *shape).
+
+        Parameters
+        ----------
+        size
+            The number of draws.
+        seed
+            The same seed, the same draws; None for new ones.
+        include
+            ``"parameters"`` for those alone; ``"all"`` also for what the model derives from them:
+            Stan's transformed parameters and generated quantities, Deterministics of PyMC,
+            deterministic sites of NumPyro; ``"everything"`` also for those of them that are log
+            likelihoods of single observations (Stan's ``log_lik``) or draws of data (what was
+            named ``predictive``). It means the same in all that gives draws.
+
+        Examples
+        --------
+        >>> import scorevi
+        >>> fit = scorevi.fit(scorevi.examples.eight_schools())
+        >>> {name: values.shape for name, values in fit.draws(5, seed=1).items()}
+        {'mu': (5,), 'tau': (5,), 'theta': (5, 8)}
+        """
+        check_include(include)
+        entropy = seed_entropy(seed)
+        return self.named(self.sample(as_count("size", size), entropy), include, entropy)
+
+    def named(self, theta: Array, include: Include = "all", seed: int = 0) -> dict[str, Array]:
+        """Return the named, constrained variables at the rows of theta (n, D)."""
+        if self.target is None:
+            if self.constrained:
+                raise ValueError(
+                    "The fit was pickled or loaded without its model, so draws cannot be put on "
+                    "the constrained scale. Use scorevi.load(path, target=...) or "
+                    "dataclasses.replace(fit, target=...), or `sample` for unconstrained draws."
+                )
+            return split(theta, self.parameters)
+        return named(self.target, theta, include, seed)
+
+    @cached_property
+    def summary(self) -> tuple[Summary, ...]:
+        """Mean, sd and 90 % interval of each variable on the constrained scale, by name.
+
+        Exact where the parameters are unconstrained; else from 10,000 draws of a fixed seed, or
+        fewer where there are very many variables. Pointwise log likelihoods and what the model
+        predicts are left out. The parameters come first, then what is derived from them, arrays
+        of more than 20 entries last.
+        """
+        if self.saved_summary:
+            return self.saved_summary
+        if not self.constrained:
+            return exact_table(self.labels, self._fitted)
+        self._fitted  # noqa: B018  (refuses a fit without an update)
+        if self.target is None:
+            raise ValueError(
+                "The summary could not be computed when the fit was saved, and needs its model. "
+                "Use scorevi.load(path, target=...)."
+            )
+        return sampled_table(self)
+
+    def check(self, *, draws: int = DRAWS, modes: bool = True, seed: int = 0) -> Verdict:
+        """Say whether to believe the fit: ``pass``, ``warn`` or ``fail``, with reasons and advice.
+
+        See :mod:`scorevi.trust.check` for what is looked at, and docs/trust.md for how often it is
+        right.
+
+        Parameters
+        ----------
+        draws
+            Fresh draws from q at which the target is evaluated; four times as many more where
+            these do not decide.
+        modes
+            Whether to look for other modes too, for at most 300 more evaluations.
+        seed
+            For the draws and the places where the search for modes begins.
+
+        Examples
+        --------
+        >>> import scorevi
+        >>> verdict = scorevi.fit(scorevi.examples.random_gaussian(5)).check()
+        >>> verdict == "pass", verdict.reasons
+        (True, ())
+        """
+        draws = as_count("draws", draws, least=FEWEST)
+        if self.target is None and self.status.ok and self.num_updates:
+            raise ValueError(
+                "The fit was pickled or loaded without its model, so it cannot be checked anew. "
+                "Use scorevi.load(path, target=...); fit.verdict is what was found when it was saved."
+            )
+        with protected(self) as fit:
+            self.verdict = check(fit._examination(draws, seed), modes=modes)
+        return self.verdict
+
+    def error_bars(self, draws: int = DRAWS, seed: int = 0) -> ErrorBars:
+        """Return the Monte-Carlo error of the fitted means and sds, unconstrained, shape (D,) each.
+
+        From the scores at fresh draws: how far q may be from the Gaussian of highest ELBO. It does
+        not tell how far that is from the posterior; :meth:`check` does.
+        """
+        return error_bars(self._fitted, fresh_draws(self, draws, seed))
+
+    def resample(
+        self,
+        size: int = 1000,
+        seed: Seed = None,
+        include: Include = "all",
+        *,
+        replace: bool = True,
+        proposals: int | None = None,
+    ) -> Resample:
+        """Draw from q and choose among the draws by their importance weights, smoothed.
+
+        Where the verdict says that q is somewhat off, this corrects it. Refuses with
+        :class:`scorevi.FitError` where k-hat says that it would not.
+
+        Parameters
+        ----------
+        size
+            The number of draws to return.
+        seed, include
+            As for :meth:`draws`.
+        replace
+            Whether a draw may be chosen more than once. Without, the draws are distinct, and the
+            correction is somewhat weaker.
+        proposals
+            Draws from q to choose from, each an evaluation of the target; four times ``size`` if
+            left out, but at least 400, and never fewer than 25, which do not show what tail the
+            weights have.
+        """
+        return resample(self, size, seed, include, replace=replace, proposals=proposals)
+
+    def raise_for_status(self) -> Fit:
+        """Return the fit itself, or raise :class:`scorevi.FitError` if it failed."""
+        if not self.status.ok or self.num_updates == 0:
+            raise FitError(self.status.explain(), self)
+        return self
+
+    def to_arviz(self, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+        """Return draws as ArviZ takes them: InferenceData (0.x) or DataTree (1.x).
+
+        The arguments are those of :meth:`draws`; see :func:`scorevi.results.export.to_arviz`.
+        """
+        from scorevi.results.export import to_arviz
+
+        with protected(self) as fit:
+            return to_arviz(fit, size, seed, include)
+
+    def to_pandas(self, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
+        """Return draws as a pandas data frame: a row per draw, a column per entry.
+
+        The arguments are those of :meth:`draws`.
+        """
+        from scorevi.results.export import to_pandas
+
+        return to_pandas(self, size, seed, include)
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything but the model's functions to a ``.npz`` file; returns its path."""
+        from scorevi.results.storage import save
+
+        with protected(self) as fit:
+            return save(fit, path)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the parameters have a scale of their own, apart from the unconstrained one."""
+        if self.target is None:
+            return self.saved_constrained
+        variables = self.target.variables
+        return variables.constrain is not None or variables.derive is not None
+
+    def __repr__(self) -> str:
+        elbo = "" if math.isnan(self.elbo) else f", ELBO {self.elbo:.4g}"
+        fisher = f", Fisher residual {self.fisher:.3g}" if self.quality.known else ""
+        return (
+            f"<Fit of {self.dim} dimensions by {self.solver}: {self.num_gradients} gradients, "
+            f"{self.seconds:.2g} s{elbo}{fisher}; {self.status}>"
+        )
+
+    def _examination(self, draws: int, seed: int) -> Examination:
+        course = Course(
+            self.status,
+            self.num_updates,
+            self.num_gradients,
+            self.bad_scores,
+            self.elbo,
+            self.restarts,
+        )
+        # A fit that failed may have no target; then none is asked.
+        evaluator = Evaluator(cast("Target", self.target))
+        return Examination(self.q, course, self.labels, evaluator, draws, seed)
+
+    def __getstate__(self) -> dict[str, Any]:
+        known = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name not in ("summary", "labels")
+        }
+        summary: tuple[Summary, ...] = ()
+        if self.constrained and self.num_updates:
+            with contextlib.suppress(ValueError):  # a faulty `constrain` must not stand in the way
+                summary = self.summary
+        return known | {
+            "target": None,
+            "saved_summary": summary,
+            "saved_constrained": self.constrained,
+            "saved_labels": self.labels,
+        }
+
+    def __copy__(self) -> Fit:
+        return self.__deepcopy__(None)
+
+    def __deepcopy__(self, memo: dict[int, Any] | None) -> Fit:
+        """Copy all but the target, which is shared: within a process it need not be left out."""
+        twin = object.__new__(type(self))
+        for name, value in self.__dict__.items():
+            shared = memo is None or name == "target"
+            twin.__dict__[name] = value if shared else copy.deepcopy(value, memo)
+        return twin
+
+    @property
+    def _fitted(self) -> Gaussian:
+        if self.num_updates == 0:
+            raise FitError(
+                "No update was made, so there is nothing fitted to return "
+                f"(fit.q holds the start). {self.status.explain()}",
+                self,
+            )
+        return self.q

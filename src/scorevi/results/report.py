@@ -1,0 +1,134 @@
+"""A fit in words and tables, for a person or as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scorevi.results.fit import Fit
+from scorevi.results.parts import Summary
+
+
+def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
+    """Return what there is to say about a fit as plain JSON values; NaN becomes null."""
+    summary, notes = _summary(fit)
+    return {
+        "status": str(fit.status),
+        "cause": fit.status.cause,
+        "advice": fit.status.advice,
+        "solver": fit.solver,
+        "seed": fit.seed,
+        "version": fit.version,
+        "dim": fit.dim,
+        "num_gradients": fit.num_gradients,
+        "num_updates": fit.num_updates,
+        "seconds": fit.seconds,
+        "elbo": _number(fit.elbo),
+        "elbo_error": _number(fit.quality.elbo_error),
+        "fisher": _number(fit.fisher),
+        "bad_scores": dict(fit.bad_scores.counts),
+        "verdict": _verdict(fit),
+        "notes": notes,
+        "files": {name: str(path) for name, path in files.items()},
+        "parameters": [
+            {
+                "name": row.name,
+                "mean": _number(row.mean),
+                "sd": _number(row.sd),
+                "q05": _number(row.lower),
+                "q95": _number(row.upper),
+            }
+            for row in summary
+        ],
+    }
+
+
+def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
+    """Print a fit to standard output; no control characters unless that is a terminal.
+
+    Parameters
+    ----------
+    fit
+        What to print.
+    rows
+        The most parameters to print; 0 for all.
+    files
+        What was written where.
+    """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    summary, _ = _summary(fit)
+    if summary:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        table.add_column("parameter", overflow="fold")
+        for heading in ("mean", "sd", "5%", "95%"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        shown = summary if rows <= 0 else summary[:rows]
+        for row in shown:
+            table.add_row(Text(row.name), *(f"{value:.4g}" for value in row[1:]))
+        console.print(table)
+        if len(shown) < len(summary):
+            console.print(f"... and {len(summary) - len(shown)} more; --rows 0 shows all")
+        console.print()
+    for line in lines(fit):
+        console.print(line, markup=False)
+    for name, path in files.items():
+        console.print(f"{name + ':':12}{path}", markup=False)
+
+
+def lines(fit: Fit) -> list[str]:
+    """Return the facts below the table, one a line."""
+    rate = f"{fit.num_gradients} gradients, {fit.num_updates} updates, {fit.seconds:.2g} s"
+    facts = [f"{'solver:':12}{fit.solver}, {rate}"]
+    if fit.num_updates:
+        facts.append(f"{'quality:':12}{_quality(fit)}")
+    if fit.bad_scores.total:
+        facts.append(f"{'bad scores:':12}{fit.bad_scores.describe()}")
+    facts += [f"{'note:':12}{note}" for note in _summary(fit)[1]]
+    facts.append(f"{'status:':12}{fit.status}: {fit.status.cause}")
+    if not fit.status.ok or fit.num_updates == 0:
+        facts.append(f"{'':12}NOT FITTED. {fit.status.advice}")
+    if fit.verdict is not None:
+        first, *reasons = fit.verdict.explain().splitlines()
+        facts.append(f"{'verdict:':12}{first}")
+        facts += [f"{'':12}{reason}" for reason in reasons]
+    return facts
+
+
+def _quality(fit: Fit) -> str:
+    if not fit.quality.known:
+        return "not known: too few of the last draws came from near q"
+    elbo, error, fisher = fit.quality
+    about = "" if math.isnan(elbo) else f"ELBO {elbo:.3f} ± {error:.2g}, "
+    return f"{about}Fisher residual {fisher:.3g}"
+
+
+def _verdict(fit: Fit) -> dict[str, Any] | None:
+    verdict = fit.verdict
+    if verdict is None:
+        return None
+    return {
+        "word": str(verdict),
+        "khat": _number(verdict.khat),
+        "ess": _number(verdict.ess),
+        "num_evaluations": verdict.num_evaluations,
+        "reasons": [reason._asdict() for reason in verdict.reasons],
+    }
+
+
+def _summary(fit: Fit) -> tuple[tuple[Summary, ...], list[str]]:
+    """Return the table and the notes: among them, where there is no table, why."""
+    notes = list(fit.notes)
+    try:
+        return fit.summary if fit.num_updates else (), notes
+    except ValueError as error:
+        return (), [*notes, f"no table: {error}"]
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

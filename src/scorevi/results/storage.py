@@ -1,0 +1,210 @@
+"""Fits on disk: a ``.npz`` of plain arrays and one JSON text. Nothing read is ever executed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.base.encoding import decode, encode
+from scorevi.base.evaluate import BadScore, BadScores, Evaluator
+from scorevi.base.files import check_folder, why, write_arrays
+from scorevi.base.status import Status
+from scorevi.base.target import Parameter, Target
+from scorevi.engine.quality import Quality
+from scorevi.families import FAMILIES, Gaussian
+from scorevi.results.fit import Fit
+from scorevi.results.parts import Summary, Trace
+from scorevi.targets import as_target
+from scorevi.trust.examination import Restart
+from scorevi.trust.verdict import Reason, Verdict
+
+_FORMAT = "scorevi-fit-3"
+_READABLE = ("scorevi-fit-1", "scorevi-fit-2", _FORMAT)
+"""The first knew of no verdict and of no restarts; both, of Gaussians alone."""
+_SAME = 1e-6
+"""How close the scores of a target are to be for it to be the one that was fitted."""
+
+
+def save(fit: Fit, path: str | Path) -> Path:
+    """Write a fit; see :meth:`scorevi.Fit.save`. The file appears whole or not at all."""
+    path = check_folder(path)
+    if path.suffix != ".npz":
+        path = check_folder(path.with_name(path.name + ".npz"))
+    parts: list[Any] = []
+    meta = {
+        "format": _FORMAT,
+        "q": encode(fit.q, FAMILIES, parts),
+        "version": fit.version,
+        "status": [str(fit.status), fit.status.cause, fit.status.advice],
+        "num_gradients": fit.num_gradients,
+        "num_updates": fit.num_updates,
+        "seconds": fit.seconds,
+        "solver": fit.solver,
+        "seed": fit.seed,
+        "parameters": [[parameter.name, list(parameter.shape)] for parameter in fit.parameters],
+        "labels": list(fit.labels),
+        "constrained": fit.constrained,
+        "bad_scores": dict(fit.bad_scores.counts),
+        "bad_examples": [[bad.cause, bad.detail] for bad in fit.bad_scores.examples],
+        "notes": list(fit.notes),
+        "summary": [list(row) for row in _summary(fit)],
+        "quality": list(fit.quality),
+        "verdict": None if fit.verdict is None else _plain(fit.verdict),
+        "restarts": [[r.seed, r.status, r.elbo] for r in fit.restarts],
+    }
+    arrays: dict[str, Any] = {
+        "meta": np.array(json.dumps(meta)),
+        **{f"q_{number}": part for number, part in enumerate(parts)},
+        "fingerprint": np.empty(0) if fit.target is None else _fingerprint(fit.q, fit.target),
+        "bad_points": np.array([bad.point for bad in fit.bad_scores.examples]),
+        "restart_means": np.array([restart.mean for restart in fit.restarts]),
+        "restart_sds": np.array([restart.sd for restart in fit.restarts]),
+        **{f"trace_{name}": values for name, values in fit.trace._asdict().items()},
+    }
+    try:
+        write_arrays(path, arrays)
+    except OSError as error:
+        raise ValueError(f"`path` could not be written: {path}: {why(error)}.") from None
+    return path
+
+
+def load(path: str | Path, target: Any = None) -> Fit:
+    """Read a fit that was saved with :meth:`scorevi.Fit.save`.
+
+    Parameters
+    ----------
+    path
+        The ``.npz`` file; the ending may be left out.
+    target
+        The target that was fitted. Needed only for draws on the constrained scale, because
+        functions are not saved. One whose scores differ from those of the target that was
+        fitted is refused, at the cost of one gradient.
+    """
+    path = Path(path)
+    ended = path.with_name(f"{path.name}.npz") if path.name else path
+    if not path.exists() and ended.is_file():
+        path = ended  # as ``save`` wrote it
+    if not path.is_file():
+        raise ValueError(f"`path` must be a file; there is none at {path}.")
+    foreign = f"`path` must be a file written by Fit.save; {path} is not"
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
+            arrays = {name: data[name] for name in data.files}
+        meta = json.loads(str(arrays["meta"]))
+        if meta["format"] not in _READABLE:
+            raise ValueError(f"it has the format {meta['format']!r}, not {_FORMAT!r}")
+        fit = _assemble(arrays, meta)
+    except ValueError as error:
+        reason = "it is not an .npz file" if "pickle" in str(error) else str(error)
+        raise ValueError(f"{foreign}, or it is damaged ({reason}).") from None
+    except Exception as error:  # damage shows in many ways, and all of them mean this
+        raise ValueError(f"{foreign}, or it is damaged ({type(error).__name__}).") from None
+    if target is None:
+        return fit
+    target = as_target(target)
+    if target.parameters != fit.parameters:
+        raise ValueError("`target` must be the one that was fitted; its parameters differ.")
+    saved = arrays.get("fingerprint", np.empty(0))
+    known = saved.size and np.isfinite(saved).all()
+    if known and not np.allclose(_fingerprint(fit.q, target), saved, _SAME, _SAME):
+        raise ValueError(
+            "`target` must be the one that was fitted; its scores differ, so it has another "
+            "density or other data."
+        )
+    return dataclasses.replace(fit, target=target)
+
+
+def _fingerprint(q: Gaussian, target: Target) -> Array:
+    """Return the whitened score one sd off the mean, (D,), by which to know a target again.
+
+    It is of order one there, and does not depend on the constant of the log density.
+    """
+    with np.errstate(all="ignore"):
+        points = q.points(np.ones((1, q.noise_width)))
+        return np.asarray(q.pull(points, Evaluator(target)(points.theta).score)[0])
+
+
+def _summary(fit: Fit) -> tuple[Summary, ...]:
+    """Return the table, or none: a faulty ``constrain`` must not stand in the way of saving."""
+    try:
+        return fit.summary if fit.num_updates else ()
+    except ValueError:
+        return ()
+
+
+def _plain(verdict: Verdict) -> list[Any]:
+    reasons = [list(reason) for reason in verdict.reasons]
+    return [reasons, verdict.khat, verdict.ess, verdict.num_evaluations]
+
+
+def _verdict(told: list[Any]) -> Verdict:
+    reasons, *figures = told
+    return Verdict(tuple(Reason(*reason) for reason in reasons), *figures)
+
+
+def _approximation(arrays: dict[str, Any], meta: dict[str, Any]) -> Gaussian:
+    """Return the q of a file."""
+    if "q" in meta:
+        parts = [arrays[f"q_{number}"] for number in range(sum(n.startswith("q_") for n in arrays))]
+        q: Gaussian = decode(meta["q"], FAMILIES, parts)
+    else:
+        q = Gaussian(arrays["mean"], arrays["factor"], float(arrays["log_det"]))
+    dim = len(q.mean)
+    whole = all(np.isfinite(part).all() for part in (q.mean, q.factor, q.log_det))
+    if q.factor.shape != (dim, dim) or not whole:
+        raise ValueError("its mean and factor do not make a Gaussian")
+    return q
+
+
+def _quality(meta: dict[str, Any], trace: Trace) -> Quality:
+    """Return what is known of q: in old files, the mean of the last updates' estimates."""
+    if "quality" in meta:
+        return Quality(*meta["quality"])
+    count = min(50, -(-len(trace.elbo) // 4))
+    elbo, fisher = (float(np.mean(x[-count:])) if count else np.nan for x in trace[2:4])
+    return Quality(elbo, fisher=fisher)
+
+
+def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
+    trace = Trace(*(arrays[f"trace_{name}"] for name in Trace._fields))
+    examples = [
+        BadScore(point, cause, detail)
+        for point, (cause, detail) in zip(arrays["bad_points"], meta["bad_examples"], strict=True)
+    ]
+    verdict = meta.get("verdict")
+    return Fit(
+        q=_approximation(arrays, meta),
+        status=Status(*meta["status"]),
+        quality=_quality(meta, trace),
+        trace=trace,
+        num_gradients=meta["num_gradients"],
+        num_updates=meta["num_updates"],
+        seconds=meta["seconds"],
+        solver=meta["solver"],
+        seed=meta["seed"],
+        parameters=tuple(Parameter(name, tuple(shape)) for name, shape in meta["parameters"]),
+        saved_labels=tuple(meta.get("labels", ())),
+        bad_scores=BadScores(Counter(meta["bad_scores"]), examples),
+        notes=tuple(meta["notes"]),
+        version=meta["version"],
+        verdict=None if verdict is None else _verdict(verdict),
+        restarts=tuple(
+            Restart(seed, status, elbo, mean, sd)
+            for (seed, status, elbo), mean, sd in zip(
+                meta.get("restarts", ()),
+                arrays.get("restart_means", ()),
+                arrays.get("restart_sds", ()),
+                strict=True,
+            )
+        ),
+        saved_constrained=meta["constrained"],
+        saved_summary=tuple(Summary(*row) for row in meta["summary"])
+        if meta["constrained"]
+        else (),
+    )

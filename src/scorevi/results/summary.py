@@ -1,0 +1,53 @@
+"""The table of parameters: mean, sd and 90 % interval of each number that has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import scipy.special
+
+from scorevi.base.labels import labels_of
+from scorevi.families import Family
+from scorevi.results.parts import Summary
+
+if TYPE_CHECKING:
+    from scorevi.results.fit import Fit
+
+_DRAWS = 10_000
+_ENTRIES = 20_000_000
+_INTERVAL = (0.05, 0.95)
+_LONG = 20
+"""Derived variables with more entries come last."""
+
+
+def exact_table(labels: Sequence[str], q: Family) -> tuple[Summary, ...]:
+    """Return the table of unconstrained parameters under a Gaussian."""
+    low, high = scipy.special.ndtri(_INTERVAL)
+    return tuple(
+        Summary(name, float(m), float(s), float(m + low * s), float(m + high * s))
+        for name, m, s in zip(labels, q.mean, q.sd, strict=True)
+    )
+
+
+def sampled_table(fit: Fit) -> tuple[Summary, ...]:
+    """Return the table of constrained variables, from draws of a fixed seed."""
+    assert fit.target is not None
+    variables = fit.target.variables
+    one = fit.named(fit.mean[None])
+    first = fit.named(fit.mean[None], "parameters")
+    order = sorted(one, key=lambda name: name not in first and 1 + (one[name].size > _LONG))
+    entries = sum(value.size for value in one.values())
+    size = min(_DRAWS, max(500, _ENTRIES // max(entries, 1)))
+    draws = fit.draws(size, seed=0)
+    rows = []
+    for name in order:
+        values = draws[name]
+        flat = values.reshape(len(values), -1)
+        lower, upper = np.quantile(flat, _INTERVAL, axis=0)
+        columns = (flat.mean(axis=0), flat.std(axis=0), lower, upper)
+        texts = labels_of(variables, name, values.shape[1:])
+        for label, *row in zip(texts, *columns, strict=True):
+            rows.append(Summary(label, *map(float, row)))
+    return tuple(rows)

@@ -1,0 +1,1 @@
+"""Where q begins; every way returns a q and the pairs that it paid for."""

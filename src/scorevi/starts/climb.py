@@ -1,0 +1,133 @@
+"""The search for a mode: SciPy's L-BFGS-B, with every evaluation counted and kept."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+
+from scorevi.base.arrays import Array
+from scorevi.base.evaluate import Evaluator, Exhausted
+from scorevi.base.pairs import Pair
+from scorevi.families import Gaussian
+
+_MAX_RESTARTS = 5
+_MEMORY = 20
+
+
+class Ascent:
+    """L-BFGS to a mode, keeping all it sees; a bad evaluation is a wall, not the end.
+
+    Attributes
+    ----------
+    pairs
+        All usable evaluations.
+    path
+        Those of them that were higher than all before.
+    converged
+        Whether the optimiser says that it has arrived.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.pairs: list[Pair] = []
+        self.path: list[Pair] = []
+        self.converged = False
+        self._evaluator = evaluator
+        self._left = math.inf
+
+    @property
+    def highest(self) -> float:
+        """The highest log density seen."""
+        return self.path[-1].log_density if self.path else -math.inf
+
+    def visit(self, theta: Array) -> bool:
+        """Evaluate a point; False where it is no use."""
+        if self._left <= 0:
+            raise Exhausted
+        self._left -= 1
+        pair = self._evaluator.point(theta)
+        if pair is None:
+            return False
+        self.pairs.append(pair)
+        if pair.log_density > self.highest:
+            self.path.append(pair)
+        return True
+
+    def climb(self, start: Array, at_most: float = math.inf) -> None:
+        """Climb until it converges, or ``at_most`` evaluations or the budget are spent."""
+        self._left = at_most
+        previous = -math.inf
+        for _ in range(_MAX_RESTARTS):
+            try:
+                result: Any = scipy.optimize.minimize(
+                    self._objective,
+                    self.path[-1].theta if self.path else start,
+                    jac=True,
+                    method="L-BFGS-B",
+                    options={"maxiter": 1000, "maxfun": 10**9, "ftol": 1e-12, "maxcor": _MEMORY},
+                )
+            except Exhausted:
+                return
+            # A line search that ran into a wall may end far from a mode: go on from the best.
+            gain = self.highest - previous
+            previous = self.highest
+            self.converged = bool(result.success)
+            if self.converged or not gain > 1e-9 * (1.0 + abs(previous)):
+                return
+
+    def _objective(self, theta: Array) -> tuple[float, Array]:
+        if self.visit(theta):
+            return -self.pairs[-1].log_density, -self.pairs[-1].score
+        if not self.path:
+            return 0.0, np.zeros_like(theta)  # nothing to climb from: ends at once
+        # The line search interpolates: a finite, high wall sloping back the way it came.
+        away = theta - self.path[-1].theta
+        distance = max(float(np.linalg.norm(away)), 1e-300)
+        height = max(1.0, abs(self.highest))
+        # A score may fail where it once was fine. The slope is finite at no distance at all.
+        return -self.highest + height, min(height / distance, 1e150) * (away / distance)
+
+
+def curvature_gaussian(path: list[Pair]) -> Gaussian | None:
+    r"""Return a Gaussian at the end of a path, its covariance the BFGS inverse Hessian.
+
+    None where the path has not seen any curvature. A step s with a change y of the score turns
+    the inverse H into :math:`V H V^\top + s s^\top / s^\top y` with
+    :math:`V = I - s y^\top / s^\top y`. For a root R of H that is
+
+    .. math:: R \leftarrow R + s\,(u - R^\top y / s^\top y)^\top, \qquad
+              u = w / (|w| \sqrt{s^\top y}), \quad w = R^{-1} s,
+
+    because :math:`V R u = 0`: in O(D²), and positive definite as it stands.
+    """
+    pairs = []
+    for one, two in itertools.pairwise(path[-_MEMORY - 1 :]):
+        step, change = two.theta - one.theta, one.score - two.score
+        if float(step @ change) > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+            pairs.append((step, change))
+    if not pairs:
+        return None
+    step, change = pairs[-1]
+    scale = math.sqrt(float(step @ change) / float(change @ change))
+    root = np.eye(len(step)) * scale
+    turns: list[tuple[Array, Array]] = []
+    for step, change in pairs:
+        product = math.sqrt(float(step @ change))
+        white = step / scale
+        for direction, turn in turns:  # the inverse of R, one update after the other
+            white = white - direction * float(turn @ white)
+        length = float(np.linalg.norm(white))
+        turn = white / (length * product) - (change / product) @ root / product
+        root += np.outer(step, turn)
+        turns.append((white, turn * (product / length)))
+    if not np.isfinite(root).all():
+        return None
+    # The triangular root, which does not depend on the way that led to it.
+    lower = Gaussian(path[-1].theta, root, 0.0).cholesky
+    diagonal = np.diag(lower)
+    if not (diagonal > 0).all():
+        return None
+    return Gaussian(path[-1].theta, lower, float(np.log(diagonal).sum()))

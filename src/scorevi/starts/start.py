@@ -1,0 +1,196 @@
+"""Every way to start: each returns a Gaussian and the pairs it paid for.
+
+The optimiser is SciPy's L-BFGS-B. Its evaluations are counted like all others, and it may spend at
+most half of what the budget has left, so that something remains for the fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from scorevi.base.arrays import Array
+from scorevi.base.evaluate import Evaluator
+from scorevi.base.pairs import Pair
+from scorevi.families import Gaussian
+from scorevi.starts.chosen import choose
+from scorevi.starts.climb import Ascent, curvature_gaussian
+from scorevi.targets.points import as_point
+
+Initial: TypeAlias = "Gaussian | str | ArrayLike | Mapping[str, Any] | Near | None"
+WAYS = ("auto", "mode", "laplace", "lbfgs")
+
+_MODE_SCALE = math.sqrt(0.1)
+"""The paper starts with covariance 0.1·I at the mode."""
+_MAX_SEARCH = 200
+
+
+class Near(NamedTuple):
+    """The start is to be chosen by trying, and a point is where to begin."""
+
+    point: ArrayLike | Mapping[str, Any]
+
+
+class Start(NamedTuple):
+    """Where a fit begins."""
+
+    q: Gaussian
+    pairs: tuple[Pair, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class NoFinitePoint(Exception):
+    """No point with a finite score was found."""
+
+
+def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> Start:
+    """Return the start that ``initial`` asks for.
+
+    Parameters
+    ----------
+    initial
+        None for N(0, I); a Gaussian; a point (:mod:`scorevi.targets.points`), for an identity
+        covariance around it; or
+        ``"auto"`` (the best of several candidates, see :mod:`scorevi.starts.chosen`),
+        ``"mode"`` (0.1·I at the mode), ``"lbfgs"`` (the mode and the optimiser's inverse Hessian),
+        ``"laplace"`` (the mode and the inverse Hessian by differences of the score).
+    evaluator
+        The target with its budget.
+    rng
+        Used only if there is no finite score at the start and a point must be searched for.
+    """
+    dim = evaluator.target.dim
+    if initial is None:
+        return Start(Gaussian.standard(dim))
+    if isinstance(initial, Gaussian):
+        if initial.dim != dim:
+            raise ValueError(
+                f"`initial` must have the target's dimension, {dim}; got {initial.dim}."
+            )
+        return Start(initial)
+    if isinstance(initial, Near):
+        return _automatic(evaluator, rng, as_point(initial.point, evaluator.target))
+    if not isinstance(initial, str):
+        return Start(Gaussian(as_point(initial, evaluator.target), np.eye(dim), 0.0))
+    if initial not in WAYS:
+        raise ValueError(
+            f"`initial` must be None, a Gaussian, a point, or one of {', '.join(WAYS)}; "
+            f"got {initial!r}."
+        )
+    if initial == "auto":
+        return _automatic(evaluator, rng, np.zeros(dim))
+    if not evaluator.target.has_log_density:
+        raise ValueError(
+            f"`initial={initial!r}` looks for the mode, which needs the log density. Pass "
+            "log_density= when making the target, or give `initial` a point or a Gaussian."
+        )
+    return _at_mode(initial, evaluator, rng)
+
+
+def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple[Gaussian, str]:
+    """Look for a place where the score is finite, around q.
+
+    Tries the mean, then draws on scales from a thousandth to a thousand times that of q. Returns a
+    Gaussian around the first point found, narrow enough that most of a few draws are finite too,
+    and a note. Raises :class:`NoFinitePoint`.
+    """
+    before = evaluator.spent
+    limit = min(_MAX_SEARCH, evaluator.remaining // 2)
+    exponents = [0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 3.0]
+    point, attempt = q.mean, 0
+    while evaluator.point(point) is None:
+        if evaluator.spent - before >= limit:
+            raise NoFinitePoint
+        scale = 10.0 ** exponents[attempt % len(exponents)]
+        point = q.mean + scale * (q.factor @ rng.standard_normal(q.dim))
+        attempt += 1
+    found = Gaussian(point, q.factor, q.log_det)
+    for _ in range(12):
+        tried = [evaluator.point(theta) is not None for theta in found.sample(4, rng)]
+        if sum(tried) >= 2:
+            break
+        found = found.scaled(0.3)
+    spent = evaluator.spent - before
+    return found, (
+        f"the score was not finite at the start; moved to a point where it is, "
+        f"found after {spent} evaluations"
+    )
+
+
+def _automatic(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Start:
+    with _half_budget(evaluator, at_most=288):
+        q, pairs, note = choose(evaluator, rng, point)
+    return Start(q, tuple(pairs), (note,))
+
+
+def _at_mode(way: str, evaluator: Evaluator, rng: np.random.Generator) -> Start:
+    dim = evaluator.target.dim
+    notes: list[str] = []
+    with _half_budget(evaluator):
+        ascent = Ascent(evaluator)
+        point = np.zeros(dim)
+        if not ascent.visit(point):
+            moved, note = search(evaluator, Gaussian.standard(dim), rng)
+            notes.append(note)
+            point = moved.mean
+        ascent.climb(point)
+        if not ascent.converged:
+            notes.append(
+                f"the search for the mode ended before it converged, after "
+                f"{evaluator.spent} gradients"
+            )
+        mode = ascent.path[-1].theta if ascent.path else point
+        q = Gaussian(mode, _MODE_SCALE * np.eye(dim), dim * math.log(_MODE_SCALE))
+        if way != "mode":
+            q = curvature_gaussian(ascent.path) or q
+        if way == "laplace":
+            q, note = _laplace(q, evaluator)
+            notes += [note] if note else []
+    return Start(q, tuple(ascent.pairs), tuple(notes))
+
+
+@contextmanager
+def _half_budget(evaluator: Evaluator, at_most: float = math.inf) -> Iterator[None]:
+    """Keep at least half of what is left back for the fit itself."""
+    whole = evaluator.max_gradients
+    half = int(min(at_most, evaluator.remaining // 2)) if whole or at_most < math.inf else None
+    evaluator.max_gradients = None if half is None else evaluator.spent + half
+    try:
+        yield
+    finally:
+        evaluator.max_gradients = whole
+
+
+def _laplace(q: Gaussian, evaluator: Evaluator) -> tuple[Gaussian, str]:
+    """Refine q by central differences of the score along its own axes: 2·D gradients.
+
+    In whitened coordinates the Hessian is near −I whatever the scales, so one step size serves.
+    """
+    step = float(np.finfo(np.float64).eps) ** (1 / 3)
+    offsets = step * np.concatenate([np.eye(q.dim), -np.eye(q.dim)])
+    if evaluator.remaining < len(offsets):
+        return q, (
+            f"the Laplace approximation needs {len(offsets)} more gradients than the half of the "
+            "budget that a start may spend; the L-BFGS inverse Hessian is used instead"
+        )
+    theta = q.unwhiten(offsets)
+    evaluation = evaluator(theta)
+    good = evaluator.usable(evaluation)
+    evaluator.note_bad(theta, evaluation, good)
+    if not good.all():
+        return q, "the Hessian could not be computed: some scores near the mode are not finite"
+    white = q.whiten_score(evaluation.score)
+    curvature = (white[q.dim :] - white[: q.dim]) / (2.0 * step)
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    flat = values <= 1e-10 * max(float(values[-1]), 0.0)
+    note = ""
+    if flat.any():
+        note = f"the Hessian at the mode is not negative definite in {int(flat.sum())} directions"
+        values = np.where(flat, 1.0, values)
+    root = vectors / np.sqrt(values)
+    return q.moved(np.zeros(q.dim), root, -0.5 * float(np.log(values).sum())), note

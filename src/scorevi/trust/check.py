@@ -1,0 +1,102 @@
+"""The verdict: whether to believe a fit, why, and what to do.
+
+It joins seven kinds of evidence. Only those by draws and climbs cost evaluations of the target, and
+the verdict says how many.
+
+1. *How the fit ended.*
+2. *Bad scores*, in the fit and among fresh draws: a posterior with walls is not Gaussian there; and
+   scores that are not those of the log density (:mod:`scorevi.engine.contradiction`).
+3. *Fresh draws from q.* Their importance weights, smoothed, have a tail (k-hat). Where it is light
+   enough, the weights tell the moments of the posterior itself, and how far those of q are off.
+   And whatever the weights: at the best Gaussian E_q[h] = 0 and E_q[h zᵀ] = −I, so the scores tell
+   how far q still is from it, and where q is so wide that its draws see little of the posterior,
+   that it is (:mod:`scorevi.trust.width`).
+4. *Wider draws* (:mod:`scorevi.trust.wider_draws`), where the weights are not all the same: they
+   see tails that draws from q do not, and tell the moments once more.
+5. *Other modes.* Weights cannot reveal what q does not reach. So L-BFGS climbs from points all over
+   the place, and a mode far outside q is compared with it by its ELBO.
+6. *The way from q's own mean*: where it leads out of q, the fit has not arrived.
+7. *Restarts*, where there were any: fits from independent starts that agree, or do not.
+
+A pass takes all of them; a failure takes positive evidence that the moments are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from scorevi.engine.contradiction import ADVICE, contradiction
+from scorevi.trust.error_bars import unsettled
+from scorevi.trust.examination import Examination
+from scorevi.trust.modes import disagreement, other_modes
+from scorevi.trust.tails import tails
+from scorevi.trust.verdict import Reason, Verdict
+
+_BAD_SHARE, _BAD_SHARE_ON_THE_WAY = 0.01, 0.1
+"""Shares of draws without a score, of q itself and in the fit, whose start may have looked far."""
+
+Evidence = Callable[[Examination], Iterator[Reason]]
+
+
+def check(exam: Examination, *, modes: bool = True) -> Verdict:
+    """Say whether to believe a fit; see :meth:`scorevi.Fit.check`."""
+    reasons: list[Reason] = []
+    for evidence in EVIDENCE:
+        if evidence is other_modes and not modes:
+            continue
+        reasons += evidence(exam)
+        if evidence in DECISIVE and any(reason.level == "fail" for reason in reasons):
+            return Verdict(tuple(reasons), num_evaluations=exam.evaluator.spent)
+    try:
+        weights = exam.weights
+    except ImportError:  # said by the evidence that needs them
+        weights = None
+    spent = exam.evaluator.spent
+    if weights is None:
+        return Verdict(tuple(reasons), num_evaluations=spent)
+    return Verdict(tuple(reasons), weights.khat, weights.ess / len(exam.fresh.z), spent)
+
+
+def ending(exam: Examination) -> Iterator[Reason]:
+    """Ask how the fit ended."""
+    status = exam.course.status
+    if not status.ok or exam.course.num_updates == 0:
+        yield Reason("fail", f"the fit failed: {status.cause}", status.advice)
+    elif status != "converged":
+        yield Reason("warn", f"the fit ended with {status!s}: {status.cause}", status.advice)
+
+
+def walls(exam: Examination) -> Iterator[Reason]:
+    """Count what has no score, among fresh draws and on the way."""
+    bad = exam.course.bad_scores
+    share = 1.0 - float(exam.fresh.good.mean())
+    on_the_way = bad.total / max(exam.course.num_gradients, 1)
+    if share > _BAD_SHARE or on_the_way > _BAD_SHARE_ON_THE_WAY:
+        yield Reason(
+            "warn",
+            f"{max(share, on_the_way):.0%} of the draws have no usable score"
+            + (f" ({bad.describe()})" if bad.total else ""),
+            "The posterior ends, or the model fails, within reach of the fit; work on an "
+            "unconstrained scale.",
+        )
+
+
+def contradicting(exam: Examination) -> Iterator[Reason]:
+    """Ask whether the scores belong to the log densities; if not, no other evidence counts."""
+    text = contradiction(exam.fresh.draws, exam.q, exam.evaluator)
+    if text is not None:
+        yield Reason("fail", text, ADVICE)
+
+
+EVIDENCE: tuple[Evidence, ...] = (
+    ending,
+    walls,
+    contradicting,
+    tails,
+    other_modes,
+    unsettled,
+    disagreement,
+)
+"""All pieces of evidence, in the order in which they are looked at."""
+DECISIVE = (ending, contradicting)
+"""Those after whose failure nothing else is looked at."""

@@ -1,0 +1,73 @@
+"""How far q may be from the best Gaussian there is, by the scores at fresh draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.families import Gaussian
+from scorevi.trust.examination import MEAN_WARN, SD_WARN, Examination
+from scorevi.trust.fresh_draws import Fresh
+from scorevi.trust.verdict import Reason
+
+
+class ErrorBars(NamedTuple):
+    """How well a fit's moments are determined, per unconstrained parameter and in its units."""
+
+    mean: Array
+    """The error of the fitted means as estimates of the best Gaussian's: root mean square."""
+    sd: Array
+    """The same of the fitted standard deviations."""
+    mean_step: Array
+    """Where the scores of fresh draws say that the means should move."""
+    mean_error: Array
+    """The standard error of that."""
+    sd_step: Array
+    sd_error: Array
+
+
+def error_bars(q: Gaussian, fresh: Fresh) -> ErrorBars:
+    r"""Estimate how far q is from the Gaussian of highest ELBO, from the scores at fresh draws.
+
+    There :math:`a = E_q[h]` and :math:`M = I + E_q[h z^\top]` vanish; elsewhere a Newton step moves
+    the mean by L a and the covariance by L M Lᵀ. Both are means over draws, with standard errors;
+    h + z in the place of h has the same means, and no variance where q is exact.
+    """
+    z = fresh.z[fresh.good]
+    count = max(len(z), 2)
+    mismatch = np.asarray(q.whiten_score(fresh.score[fresh.good])) + z
+    shift = mismatch @ q.factor.T
+    mean_step, mean_error = shift.mean(axis=0), shift.std(axis=0, ddof=1) / math.sqrt(count)
+    # (L (h + z) zᵀ Lᵀ)_jj of each draw, over 2 sd: the change of the standard deviation.
+    change = shift * (z @ q.factor.T) / (2 * q.sd)
+    sd_step, sd_error = change.mean(axis=0), change.std(axis=0, ddof=1) / math.sqrt(count)
+    return ErrorBars(
+        np.sqrt(np.maximum(mean_step**2 - mean_error**2, 0) + mean_error**2),
+        np.sqrt(np.maximum(sd_step**2 - sd_error**2, 0) + sd_error**2),
+        mean_step,
+        mean_error,
+        sd_step,
+        sd_error,
+    )
+
+
+def unsettled(exam: Examination) -> Iterator[Reason]:
+    """Ask the scores how far the best Gaussian is, by a Newton step and its standard error."""
+    bars = error_bars(exam.q, exam.fresh)
+    sd = exam.q.sd
+    for what, off, error, limit in (
+        ("mean", np.abs(bars.mean_step) / sd, bars.mean_error / sd, MEAN_WARN),
+        ("standard deviation", np.abs(bars.sd_step) / sd, bars.sd_error / sd, math.expm1(SD_WARN)),
+    ):
+        worst = int(np.nanargmax(off - 3 * error))
+        if off[worst] - 3 * error[worst] > limit:
+            yield Reason(
+                "warn",
+                f"the scores say that the {what} of {exam.labels[worst]} should still move by "
+                f"{off[worst]:.2g} sd",
+                "Allow more gradients, or try solver='auto'.",
+            )

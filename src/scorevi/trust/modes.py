@@ -1,0 +1,126 @@
+"""Modes that a fit does not reach: looked for by climbing, and by fits from other starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
+from scorevi.base.noise import MODES, stream
+from scorevi.families import Gaussian
+from scorevi.starts.chosen import judge_path
+from scorevi.starts.climb import Ascent
+from scorevi.trust.examination import Examination
+from scorevi.trust.verdict import Reason
+
+MODE_GRADIENTS = 300
+_SEPARATE = 6.0
+"""Standard deviations beyond the typical distance at which a mode is another one."""
+_NEAR, _FAR, _WIDE, _CLIMB = 4, 6, 9.0, 20
+"""How many climbs begin within (−2, 2)^D and outside q, how far outside, and their length."""
+_MASS_FAIL, _MASS_WARN = 1.0, 6.0
+"""Nats of ELBO below the fit's: a mode with a quarter of the mass, and one with 0.2 %."""
+_APART = 0.6
+"""Standard deviations between the means of two fits that do not agree."""
+
+
+def other_modes(exam: Examination) -> Iterator[Reason]:
+    """Climb from many places, and compare what is found outside q with q."""
+    q, fresh, evaluator = exam.q, exam.fresh, exam.evaluator
+    if fresh.log_ratio is None:
+        return
+    rng = stream(exam.seed, MODES)
+    ours = float(np.median(fresh.log_ratio[fresh.good])) if fresh.good.any() else -math.inf
+    evaluator.max_gradients = evaluator.spent + MODE_GRADIENTS
+    points = [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(q, rng)]
+    found: list[tuple[float, Array]] = []
+    try:
+        for point in points:
+            ascent = Ascent(evaluator)
+            ascent.climb(point, at_most=_CLIMB)
+            if ascent.path and not ascent.converged and not _is_reached(q, ascent.path[-1].theta):
+                ascent.climb(ascent.path[-1].theta, at_most=_CLIMB)
+            if not ascent.path or _is_reached(q, ascent.path[-1].theta):
+                continue
+            judged = judge_path(ascent, evaluator, rng)
+            if judged is not None and not _is_reached(q, judged.q.mean):
+                found.append((judged.elbo, judged.q.mean))
+    except (Exhausted, TooManyBadScores):
+        pass
+    finally:
+        evaluator.max_gradients = None
+    if not found:
+        return
+    elbo, mean = max(found, key=lambda candidate: candidate[0])
+    behind = ours - elbo
+    if not behind < _MASS_WARN:
+        return
+    names = exam.labels
+    off = np.abs(mean - q.mean) / q.sd
+    worst = int(np.argmax(off))
+    weight = f"{'above' if behind < 0 else 'below'} the fit's by {abs(behind):.1f} nats"
+    level = "fail" if behind < _MASS_FAIL else "warn"
+    if behind < 0 and not _is_at_rest(q, evaluator):
+        yield Reason(
+            level,
+            f"the fit has not arrived: the way up from its mean leads out of it, and "
+            f"{off[worst]:.2g} sd away in {names[worst]} there is an ELBO {weight}",
+            "Allow more gradients, or start there (initial= a point).",
+        )
+        return
+    yield Reason(
+        level,
+        f"there is another mode, {off[worst]:.0f} sd away in {names[worst]}, with an ELBO {weight}",
+        "Start there (initial= a point), run with restarts=, or take the posterior as the "
+        "several-peaked one it is and sample.",
+    )
+
+
+def _is_at_rest(q: Gaussian, evaluator: Evaluator) -> bool:
+    """Whether a climb from the mean of q stays within q, as it does where q is at a mode."""
+    ascent = Ascent(evaluator)
+    ascent.climb(q.mean, at_most=2 * _CLIMB)
+    return not ascent.path or _is_reached(q, ascent.path[-1].theta)
+
+
+def _around(q: Gaussian, rng: np.random.Generator) -> Array:
+    """Return points far outside q on all sides: both ends of random orthogonal directions."""
+    dim = q.dim
+    radius = math.sqrt(dim) + _WIDE
+    ends: list[Array] = []
+    while len(ends) < _FAR:
+        axes = np.linalg.qr(rng.standard_normal((dim, _FAR // 2)))[0].T
+        ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
+        radius *= 2.0
+    return np.asarray(q.unwhiten(np.array(ends[:_FAR])))
+
+
+def _is_reached(q: Gaussian, point: Array) -> bool:
+    """Whether a point lies where draws from q do, or not far outside."""
+    return float(q.distance(point)) < math.sqrt(q.dim) + _SEPARATE
+
+
+def disagreement(exam: Examination) -> Iterator[Reason]:
+    """Compare fits from independent starts: those nearly as good should be the same."""
+    if not exam.course.restarts:
+        return
+    names, sd = exam.labels, exam.q.sd
+    apart = [
+        (restart, float(np.max(np.abs(restart.mean - exam.q.mean) / sd)))
+        for restart in exam.course.restarts
+        if not restart.elbo < exam.course.elbo - _MASS_WARN
+    ]
+    for restart, distance in sorted(apart, key=lambda pair: -pair[1])[:1]:
+        if distance > _APART:
+            worst = int(np.argmax(np.abs(restart.mean - exam.q.mean) / sd))
+            elbo = f", with an ELBO of {restart.elbo:.2f} against {exam.course.elbo:.2f},"
+            known = math.isfinite(restart.elbo) and math.isfinite(exam.course.elbo)
+            yield Reason(
+                "warn",
+                f"a fit from another start{elbo if known else ''} has the mean of {names[worst]} "
+                f"{distance:.2g} sd away",
+                "Allow more gradients; if they still differ, the posterior has several modes.",
+            )

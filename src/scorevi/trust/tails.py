@@ -1,0 +1,164 @@
+"""The tails of the posterior, by importance weights: of draws from q, and from wider than q."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.trust.examination import MEAN_FAIL, MEAN_WARN, SD_FAIL, SD_WARN, Examination
+from scorevi.trust.verdict import Reason
+from scorevi.trust.weights import RELIABLE, smooth
+from scorevi.trust.wider_draws import look_wider
+from scorevi.trust.width import too_wide
+
+_SAME = 1e-3
+"""Log weights that differ by less are those of a Gaussian posterior."""
+_EVEN_ENOUGH = 0.5
+"""The share of effective draws below which tails may be there that no draw has seen."""
+
+
+def tails(exam: Examination) -> Iterator[Reason]:
+    """Weigh the fresh draws, and more of them, and wider ones, where these do not decide."""
+    if exam.fresh.log_ratio is None:
+        yield Reason(
+            "warn",
+            "the target has no log density, so weights and other modes cannot be looked at",
+            "Pass log_density= when making the target.",
+        )
+        return
+    try:
+        found = list(_within(exam))
+        if any(reason.level == "undecided" for reason in found):
+            exam.draw_more()
+            found = [
+                reason._replace(level="warn") if reason.level == "undecided" else reason
+                for reason in _within(exam)
+            ]
+        yield from found or _beyond(exam)
+    except ImportError as error:
+        yield Reason("warn", "the importance weights were not looked at", str(error))
+
+
+def _within(exam: Examination) -> Iterator[Reason]:
+    """Look at the weights; and where they are reliable, at the moments that they give."""
+    weights, fresh = exam.weights, exam.fresh
+    assert weights is not None
+    if not weights.reliable:
+        wide = too_wide(exam.q, fresh)
+        if wide is not None:
+            yield Reason(
+                "fail",
+                f"k-hat is {weights.khat:.2f}, above {RELIABLE}: most of the fit lies where the "
+                f"posterior has nothing; the scores put the standard deviation of "
+                f"{exam.labels[wide.parameter]} at {1 / wide.factor:.2g} of the fit's",
+                "Allow more gradients, or try another solver or start: solver='auto', "
+                "initial='laplace'.",
+            )
+            return
+        culprits = _culprits(exam)
+        yield Reason(
+            "warn",
+            f"k-hat is {weights.khat:.2f}, above {RELIABLE}: the posterior has tails that the fit "
+            f"does not reach{': ' if culprits else ''}{'; '.join(culprits)}",
+            "Means may be right and intervals too short. Reparametrise (a hierarchy in its "
+            "non-centered form, scales by their logarithm), or sample.",
+        )
+        return
+    share = weights.ess / len(weights.weights)
+    if share < _EVEN_ENOUGH:
+        culprits = _culprits(exam)
+        yield Reason(
+            "warn",
+            f"the importance weights leave {share:.0%} of the draws, so that the posterior may "
+            f"have tails which none has seen{': ' if culprits else ''}{'; '.join(culprits)}",
+            "Intervals may be too short. Reparametrise, or use fit.resample().",
+        )
+    yield from _moments(exam, fresh.theta, weights.weights, "the importance weights")
+
+
+def _beyond(exam: Examination) -> Iterator[Reason]:
+    """Ask draws from wider than q for the moments; at most a warning, as they may be few.
+
+    They have seen what q has not, so where they cannot tell, nothing can: that is a warning too.
+    """
+    fresh = exam.fresh
+    assert fresh.log_ratio is not None
+    if np.ptp(fresh.log_ratio[fresh.good]) < _SAME:
+        return
+    theta, log_ratio = look_wider(exam)
+    weights = smooth(log_ratio)
+    for reason in _moments(exam, theta, weights.weights, "draws from wider than the fit"):
+        yield Reason("warn", reason.text, "Intervals may be too short. Reparametrise, or sample.")
+
+
+def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator[Reason]:
+    """Compare the moments of weighted draws with those of q; ``source`` says whose they are."""
+    q = exam.q
+    t = (theta - q.mean) / q.sd
+    t[w == 0.0] = 0.0
+    mean = w @ t
+    log_sd = 0.5 * np.log(np.maximum(w @ (t - mean) ** 2, 1e-300))
+    # The errors of self-normalised weights, a little too large because the draws of q are known.
+    mean_error = np.sqrt((w**2) @ (t - mean) ** 2)
+    sd_error = 0.5 * np.sqrt((w**2) @ ((t - mean) ** 2 / np.exp(2 * log_sd) - 1.0) ** 2)
+    names = exam.labels
+    for what, off, error, warn, fail in (
+        ("mean", np.abs(mean), mean_error, MEAN_WARN, MEAN_FAIL),
+        ("standard deviation", np.abs(log_sd), sd_error, SD_WARN, SD_FAIL),
+    ):
+        worst = int(np.argmax(off - 2 * error))
+        if off[worst] - 2 * error[worst] > warn:
+            level = "fail" if off[worst] - 2 * error[worst] > fail else "warn"
+            size = (
+                f"{off[worst]:.2g} sd"
+                if what == "mean"
+                else f"a factor of {math.exp(off[worst]):.2g}"
+            )
+            yield Reason(
+                level,
+                f"{source} put the {what} of {names[worst]} off by {size}",
+                "Use fit.resample(), whose draws are corrected by the weights.",
+            )
+        elif (off + 2 * error > fail).any():
+            worst = int(np.argmax(off + 2 * error))
+            yield Reason(
+                "undecided",
+                f"{len(t)} draws are too few, with weights as uneven as these, to tell whether the "
+                f"{what} of {names[worst]} is right",
+                f"Check again with more draws: fit.check(draws={10 * len(t)}).",
+            )
+
+
+def _culprits(exam: Examination) -> list[str]:
+    """Name the parameters whose scores differ most from those of q, and the tails they have."""
+    q, fresh = exam.q, exam.fresh
+    assert fresh.log_ratio is not None
+    good = fresh.good
+    if good.sum() < 25:
+        return []
+    mismatch = (fresh.score[good] - q.score(fresh.theta[good])) * q.sd
+    size = np.median(mismatch**2, axis=0) + np.minimum((mismatch**2).mean(axis=0), 1e6)
+    names, t = exam.labels, (fresh.theta[good] - q.mean) / q.sd
+    told = []
+    for index in np.argsort(-size)[:3]:
+        if size[index] < 0.5 * size.max():
+            break
+        told.append(f"{names[index]} ({_shape(t[:, index], fresh.log_ratio[good])})")
+    return told
+
+
+def _shape(t: Array, log_ratio: Array) -> str:
+    """Say on which side a marginal has more, or less, than q."""
+    middle = np.median(log_ratio[np.abs(t) < 1.0])
+    sides = {"left": log_ratio[t < -1.2], "right": log_ratio[t > 1.2]}
+    heavy = [side for side, values in sides.items() if np.median(values) > middle + 0.3]
+    light = [side for side, values in sides.items() if np.median(values) < middle - 0.3]
+    words = []
+    if heavy:
+        words.append(f"a long {' and a long '.join(heavy)} tail")
+    if light:
+        words.append(f"nothing far to the {' and the '.join(light)}")
+    return ", ".join(words) or "another shape"

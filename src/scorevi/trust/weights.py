@@ -1,0 +1,72 @@
+"""Importance weights, smoothed by ArviZ.
+
+References
+----------
+Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, *JMLR* 25(72).
+Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work? Evaluating variational inference.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.base.extras import require
+
+RELIABLE = 0.7
+"""The k-hat above which smoothed weights cannot be relied on."""
+FEWEST = 25
+"""Fewer weights do not show what tail they have."""
+_EQUAL = 1e-6
+"""Log weights that differ by less are equal, and have no tail but that of rounding."""
+_EVEN = 0.9
+"""A share of effective draws at which the tail, whatever its shape, has nothing in it."""
+
+
+class Weights(NamedTuple):
+    """Smoothed, normalised importance weights."""
+
+    weights: Array
+    """They sum to one."""
+    khat: float
+    """The shape of the tail of the raw weights: −∞ for equal ones, ∞ for too few to tell."""
+
+    @property
+    def reliable(self) -> bool:
+        """Whether moments by these weights can be relied on."""
+        share = self.ess / max(int((self.weights > 0).sum()), 1)
+        return self.khat <= RELIABLE or (share >= _EVEN and self.khat < math.inf)
+
+    @property
+    def ess(self) -> float:
+        """The effective sample size, 1/Σw²."""
+        return float(1.0 / (self.weights @ self.weights))
+
+
+def smooth(log_ratio: Array) -> Weights:
+    """Smooth log p − log q of independent draws from q; −∞ and NaN count as weight zero."""
+    ratio = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
+    finite = np.isfinite(ratio)
+    weights = np.zeros(len(ratio))
+    if finite.sum() < FEWEST or np.ptp(ratio[finite]) < _EQUAL:
+        weights[finite] = np.exp(ratio[finite] - np.logaddexp.reduce(ratio[finite]))
+        return Weights(weights, -math.inf if finite.sum() >= FEWEST else math.inf)
+    smoothed, khat = _psislw(ratio[finite] - ratio[finite].max())
+    smoothed = np.asarray(smoothed, dtype=np.float64)
+    weights[finite] = np.exp(smoothed - np.logaddexp.reduce(smoothed))
+    return Weights(weights, float(khat))
+
+
+def _psislw(log_ratio: Array) -> tuple[Array, float]:
+    """Call ArviZ's, which takes log ratios in 0.x and minus those from 1.0 on."""
+    with np.errstate(all="ignore"):
+        if importlib.util.find_spec("arviz_stats") is not None:
+            array_stats = importlib.import_module("arviz_stats.base").array_stats
+            smoothed, khat = array_stats.psislw(-log_ratio)
+        else:
+            smoothed, khat = require("arviz").psislw(log_ratio)
+    return smoothed, khat
