@@ -94,7 +94,7 @@ def _around(fit: Fit, rng: np.random.Generator) -> Array:
     radius = math.sqrt(dim) + _WIDE
     ends: list[Array] = []
     while len(ends) < _FAR:
-        axes = np.linalg.qr(rng.standard_normal((dim, _FAR // 2)))[0].T
+        axes = np.linalg.qr(rng.standard_normal((dim, min(dim, _FAR // 2))))[0].T
         ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
         radius *= 2.0
     return np.asarray(fit.q.unwhiten(np.array(ends[:_FAR])))
