@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import TARGETS
+from conftest import SHORT, TARGETS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_gsm import batch_for
@@ -87,6 +87,7 @@ def test_it_starts_from_the_same_gaussian():
     assert begin.log_det == pytest.approx(turned.log_det, abs=1e-12)
 
 
+@SHORT
 def test_the_first_draws_are_of_the_factor_that_the_gradient_is_taken_by():
     """A start may come with any square root of its covariance; the draws must not depend on it."""
     p, start = gaussian([1.0, 2.0, 3.0], np.eye(3)), random_gaussian(3, 40, seed=4)

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conftest import gsm_fit, logistic_regression
+from conftest import SHORT, gsm_fit, logistic_regression
 
 import scorevi
 from scorevi import Gaussian
@@ -162,6 +162,7 @@ def test_a_start_that_is_not_finite_is_moved():
     np.testing.assert_allclose(result.q.mean, 3.0, atol=1e-3)
 
 
+@SHORT
 def test_the_search_for_the_mode_spends_at_most_half_the_budget():
     p = random_gaussian(50, 1e6, seed=0)
     fit = gsm_fit(gaussian(p.mean, p.covariance), initial="mode", max_gradients=60)

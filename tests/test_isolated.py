@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import TARGETS
+from conftest import SHORT, TARGETS
 
 import scorevi
 from scorevi.examples import random_gaussian
@@ -306,6 +306,7 @@ def test_numpyro():
     np.testing.assert_allclose(fit.mean, plain.mean, rtol=1e-12)
 
 
+@SHORT
 def test_stan():
     pytest.importorskip("bridgestan")
     from stan_programs import TRANSFORMS
@@ -318,6 +319,7 @@ def test_stan():
     assert sorted(fit.draws(2)) == sorted(plain.draws(2))
 
 
+@SHORT
 def test_pymc():
     pm = pytest.importorskip("pymc")
     with pm.Model() as model:

@@ -98,12 +98,13 @@ def test_entries_of_theta_are_called_after_what_they_move():
             "table": np.exp(theta[:, 6:12]).reshape(-1, 3, 2).transpose(0, 2, 1),
             "share": _softmax(theta[:, 12:14]),
             "none": theta[:, 14],
+            "square": np.exp(theta[:, 16:]).reshape(-1, 2, 2).transpose(0, 2, 1),
         }
 
     target = scorevi.from_function(
         np.negative,
-        16,
-        names={"factor": 6, "table": 6, "share": 2, "none": 2},
+        20,
+        names={"factor": 6, "table": 6, "share": 2, "none": 2, "square": 4},
         constrain=constrain,
         batched=True,
     )
@@ -112,6 +113,7 @@ def test_entries_of_theta_are_called_after_what_they_move():
         *below, "factor[3,0]", "factor[3,1]", "factor[3,2]",
         "table[0,0]", "table[1,0]", "table[0,1]", "table[1,1]", "table[0,2]", "table[1,2]",
         "share[0]", "share[1]", "none[0]", "none[1]",
+        "square[0,0]", "square[1,0]", "square[0,1]", "square[1,1]",
     )  # fmt: skip
 
 

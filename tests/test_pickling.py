@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import gsm_fit
+from conftest import SHORT, gsm_fit
 
 import scorevi
 from scorevi.examples import eight_schools
@@ -60,6 +60,7 @@ def test_jax(tmp_path):
     assert_like_a_loaded_one(fit, tmp_path / "fit.npz")
 
 
+@SHORT
 @pytest.mark.jax
 def test_numpyro(tmp_path):
     numpyro = pytest.importorskip("numpyro")
@@ -71,6 +72,7 @@ def test_numpyro(tmp_path):
     assert_like_a_loaded_one(fit, tmp_path / "fit.npz")
 
 
+@SHORT
 def test_pymc(tmp_path):
     pm = pytest.importorskip("pymc")
     with pm.Model() as model:

@@ -4,6 +4,7 @@ from collections import OrderedDict, namedtuple
 
 import numpy as np
 import pytest
+from conftest import SHORT
 
 import scorevi
 from scorevi.base.evaluate import Evaluator
@@ -116,6 +117,7 @@ def test_what_does_not_fit_is_said_by_name(target):
         as_point(np.zeros((2, 2)), target)
 
 
+@SHORT
 def test_a_fit_starts_there(target):
     theta = np.random.default_rng(1).uniform(-0.5, 0.5, target.dim)
     values = values_at(target, theta)

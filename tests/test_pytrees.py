@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from conftest import SHORT
 
 import scorevi
 
@@ -176,6 +177,7 @@ def measured():
     )
 
 
+@SHORT
 def test_draws_hold_parameters_and_what_follows():
     fit = scorevi.fit(measured(), seed=0, max_gradients=200)
     assert list(fit.draws(5, seed=0, include="parameters")) == ["mu", "sigma"]
@@ -185,6 +187,7 @@ def test_draws_hold_parameters_and_what_follows():
     assert [row.name for row in fit.summary][-1] == "residual[wed]"
 
 
+@SHORT
 @pytest.mark.skipif(importlib.util.find_spec("arviz") is None, reason="needs the arviz extra")
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_arviz_gets_all_of_it():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import SEEDS, logistic_regression
+from conftest import SEEDS, SHORT, logistic_regression
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trials import plateau
@@ -183,6 +183,7 @@ def test_many_pairs_of_an_optimisers_path_do_not_mislead(dim):
     assert fit.q.kl(p) <= 1e-8
 
 
+@SHORT
 def test_a_budget_below_the_first_batch_is_one_smaller_batch():
     p = random_gaussian(100, 10, seed=0)
     fit = scorevi.fit(gaussian(p.mean, p.covariance), solver="replay", max_gradients=7)

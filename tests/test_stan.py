@@ -15,6 +15,7 @@ from pathlib import Path
 import bridgestan
 import numpy as np
 import pytest
+from conftest import SHORT
 from stan_programs import REGRESSION, SHARED, TRANSFORMS
 
 import scorevi
@@ -274,6 +275,7 @@ def test_columns_in_any_order():
 # --- the library --------------------------------------------------------------------------------
 
 
+@SHORT
 def test_a_library_or_a_stan_model_will_do(regression, include_folder, tmp_path):
     library = scorevi.compile_stan(REGRESSION, include_paths=[include_folder])
     for name in ("libtbb.so.2", "model.so"):

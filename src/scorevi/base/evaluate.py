@@ -174,6 +174,20 @@ class Evaluator:
         value = math.nan if log_density is None else float(log_density[0])
         return Pair(np.array(theta), np.array(evaluation.score[0]), value)
 
+    def spare(self, theta: Array) -> Evaluation | None:
+        """Evaluate points that are good to know but not needed; None where nothing is left.
+
+        What is bad among them is entered, and ends nothing.
+        """
+        try:
+            evaluation = self(theta)
+            self.note_bad(theta, evaluation, self.usable(evaluation))
+        except Exhausted:
+            return None
+        except TooManyBadScores:
+            pass
+        return evaluation
+
     @staticmethod
     def usable(evaluation: Evaluation) -> Mask:
         """Return, for each row, whether |score|² and the log density are finite, shape (n,)."""

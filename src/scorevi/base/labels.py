@@ -6,6 +6,7 @@ import itertools
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorevi.base.arrays import Array
 from scorevi.base.target import Parameter, Target, labels
@@ -47,8 +48,9 @@ def theta_labels(target: Target) -> tuple[str, ...]:
     """Return one label per entry of theta: the one that the tables have for what it moves.
 
     The unconstrained form of a variable may be in another order, or of another shape. So each of
-    its entries is moved a little; it is called after the first entry of the variable, the
-    lower triangle of a square one, that moves with it and is not taken yet.
+    its entries is moved a little; it is called after the first entry of the variable that moves
+    with it and is not taken yet. Of square matrices with fewer degrees of freedom than entries,
+    those of the lower triangle are meant.
     """
     variables = target.variables
     base = np.random.default_rng(0).uniform(-1, 1, target.dim)
@@ -71,7 +73,7 @@ def _named_by_moving(
     """Name the entries of one parameter, from ``start`` on in theta; empty where it cannot be."""
     if parameter.size * (len(base) + value.size) > _MOST_ENTRIES:
         return []
-    candidates = _candidates(value.shape)
+    candidates = _candidates(value.shape, parameter.size)
     scale = _MOVED * max(1.0, float(np.abs(value).max(initial=0.0)))
     taken = np.zeros(value.size, dtype=bool)
     order = []
@@ -93,10 +95,10 @@ def _named_by_moving(
     return [names[index] for index in order]
 
 
-def _candidates(shape: tuple[int, ...]) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-    """Return the entries to name after, in order: of square matrices the lower triangle."""
+def _candidates(shape: tuple[int, ...], free: int) -> NDArray[np.intp]:
+    """Return the entries to name ``free`` numbers after, in order."""
     inside = np.ones(shape, dtype=bool)
-    if len(shape) >= 2 and shape[-1] == shape[-2]:
+    if len(shape) >= 2 and shape[-1] == shape[-2] and free < inside.size:
         inside = np.tril(inside)
     return np.flatnonzero(inside)
 

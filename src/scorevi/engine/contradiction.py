@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.evaluate import Evaluator, Exhausted
+from scorevi.base.evaluate import Evaluator
 from scorevi.base.pairs import Draws
 from scorevi.families import Gaussian
 
@@ -72,11 +72,9 @@ def _worst_direction(way: Array, missing: Array) -> Array:
 
 def _disagreement(places: Array, half: Array, step: float, evaluator: Evaluator) -> str | None:
     """Compare score and log density at both sides of each place; None where two of three agree."""
-    try:
-        found = evaluator(np.concatenate([places + half, places - half]))
-    except Exhausted:
+    found = evaluator.spare(np.concatenate([places + half, places - half]))
+    if found is None or found.log_density is None:
         return None
-    assert found.log_density is not None
     ahead, behind = np.arange(len(places)), np.arange(len(places)) + len(places)
     actual = found.log_density[ahead] - found.log_density[behind]
     predicted = (found.score[ahead] + found.score[behind]) @ half

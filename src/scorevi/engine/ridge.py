@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scorevi.base.evaluate import Evaluator, Exhausted
+from scorevi.base.evaluate import Evaluator
 from scorevi.base.labels import theta_labels
 from scorevi.base.pairs import Draws
 from scorevi.base.status import Status
@@ -19,6 +19,8 @@ _NOTHING = 1e-10
 """The part of the scores along a direction, next to that along others, that may be rounding."""
 _FAR = (1e4, -1e4, 1e8, -1e8)
 """Standard deviations of q, at which any posterior that has an end has ended."""
+_SINGULAR = 1e-6
+"""A way, in standard deviations of q, that is no way at all."""
 _CHANGE = 1.0
 """Nats that rounding may make of no change."""
 _NAMED = 4
@@ -32,15 +34,18 @@ def improper(draws: Draws | None, q: Gaussian, evaluator: Evaluator) -> Status |
     """
     if draws is None or len(draws.theta) < q.dim + 2 or np.isnan(draws.log_density).any():
         return None
-    _, sizes, directions = np.linalg.svd(q.whiten_score(draws.score), full_matrices=False)
+    scores = q.whiten_score(draws.score)
+    # Each of unit length: a few steep ones would hide what the others say.
+    lengths = np.maximum(np.linalg.norm(scores, axis=1, keepdims=True), 1e-300)
+    _, sizes, directions = np.linalg.svd(scores / lengths, full_matrices=False)
     if not sizes[-1] < _NOTHING * sizes[0]:
         return None
     along = q.factor @ directions[-1]
-    try:
-        found = evaluator(q.mean + np.array([0.0, *_FAR])[:, None] * along)
-    except Exhausted:
+    if np.linalg.norm(along / q.sd) < _SINGULAR:
+        return None  # q itself has no width there, which is another matter
+    found = evaluator.spare(q.mean + np.array([0.0, *_FAR])[:, None] * along)
+    if found is None or found.log_density is None:
         return None
-    assert found.log_density is not None
     if not (np.abs(np.diff(found.log_density)) < _CHANGE).all():
         return None
     shares = along / along[np.argmax(np.abs(along))]

@@ -28,6 +28,8 @@ WAYS = ("auto", "mode", "laplace", "lbfgs")
 _MODE_SCALE = math.sqrt(0.1)
 """The paper starts with covariance 0.1·I at the mode."""
 _MAX_SEARCH = 200
+_ROUND = 30.0
+"""The condition number of a whitened Hessian beyond which its small eigenvalues are uncertain."""
 
 
 class Near(NamedTuple):
@@ -166,10 +168,12 @@ def _half_budget(evaluator: Evaluator, at_most: float = math.inf) -> Iterator[No
         evaluator.max_gradients = whole
 
 
-def _laplace(q: Gaussian, evaluator: Evaluator) -> tuple[Gaussian, str]:
-    """Refine q by central differences of the score along its own axes: 2·D gradients.
+def _laplace(q: Gaussian, evaluator: Evaluator, passes: int = 3) -> tuple[Gaussian, str]:
+    """Refine q by central differences of the score along its own axes: 2·D gradients a pass.
 
     In whitened coordinates the Hessian is near −I whatever the scales, so one step size serves.
+    Where it turns out not to be, because the optimiser had not seen the widest directions, the
+    differences are taken once more along the better axes.
     """
     step = float(np.finfo(np.float64).eps) ** (1 / 3)
     offsets = step * np.concatenate([np.eye(q.dim), -np.eye(q.dim)])
@@ -192,5 +196,12 @@ def _laplace(q: Gaussian, evaluator: Evaluator) -> tuple[Gaussian, str]:
     if flat.any():
         note = f"the Hessian at the mode is not negative definite in {int(flat.sum())} directions"
         values = np.where(flat, 1.0, values)
-    root = vectors / np.sqrt(values)
-    return q.moved(np.zeros(q.dim), root, -0.5 * float(np.log(values).sum())), note
+    # The score at the middle says how far the optimiser stopped short of the mode.
+    shift = vectors @ ((vectors.T @ white.mean(axis=0)) / values)
+    shift *= min(1.0, 1.0 / max(float(np.linalg.norm(shift)), 1e-300))
+    moved = q.moved(shift, vectors / np.sqrt(values), -0.5 * float(np.log(values).sum()))
+    if note or values[-1] < _ROUND * values[0] or passes == 1:
+        return moved, note
+    if evaluator.remaining < len(offsets):
+        return moved, note
+    return _laplace(moved, evaluator, passes - 1)

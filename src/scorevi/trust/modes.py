@@ -92,7 +92,7 @@ def _around(q: Gaussian, rng: np.random.Generator) -> Array:
     radius = math.sqrt(dim) + _WIDE
     ends: list[Array] = []
     while len(ends) < _FAR:
-        axes = np.linalg.qr(rng.standard_normal((dim, _FAR // 2)))[0].T
+        axes = np.linalg.qr(rng.standard_normal((dim, min(dim, _FAR // 2))))[0].T
         ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
         radius *= 2.0
     return np.asarray(q.unwhiten(np.array(ends[:_FAR])))
