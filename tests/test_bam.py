@@ -143,7 +143,7 @@ def test_positive_definite_whatever_the_scores(dim, size, log_scale, log_weight,
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((size, dim))
     h = 10.0**log_scale * rng.standard_normal((size, dim))
-    new = step(Gaussian.standard(dim), Batch(z, z, z, h, h, None), 10.0**log_weight)
+    new = step(Gaussian.standard(dim), Batch(z, z, z, h, h, None, None), 10.0**log_weight)
     assert np.isfinite(new.factor).all()
     assert np.isfinite(new.mean).all()
     assert np.isfinite(new.log_det)
@@ -155,7 +155,7 @@ def test_hostile_scores_leave_the_log_determinant_right():
     for dim, size in ((2, 8), (6, 4), (40, 8)):
         z, h = rng.standard_normal((2, size, dim))
         h[0] *= 1e40
-        new = step(Gaussian.standard(dim), Batch(z, z, z, h, h, None), 10.0)
+        new = step(Gaussian.standard(dim), Batch(z, z, z, h, h, None, None), 10.0)
         assert new.log_det == pytest.approx(np.linalg.slogdet(new.factor)[1], abs=1e-3)
 
 

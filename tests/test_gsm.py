@@ -34,7 +34,7 @@ def batch_for(q, target_score, size, seed):
     offset = q.image(z)
     theta = q.mean + offset
     score = target_score(theta)
-    return Batch(z, offset, theta, score, q.whiten_score(score), None)
+    return Batch(z, offset, theta, score, q.whiten_score(score), None, q.log_density(theta))
 
 
 def step(q, batch):
@@ -115,7 +115,7 @@ def test_positive_definite_whatever_the_scores(dim, size, log_scale, seed):
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((size, dim))
     h = 10.0**log_scale * rng.standard_normal((size, dim))
-    new = step(Gaussian.standard(dim), Batch(z, z, z, h, h, None))
+    new = step(Gaussian.standard(dim), Batch(z, z, z, h, h, None, None))
     assert np.isfinite(new.factor).all()
     assert np.isfinite(new.log_det)
     # The bound that holds in exact arithmetic, 1/(1 + max ρ), up to rounding of the largest.

@@ -12,8 +12,8 @@ from scorevi.base.status import FitError, FitWarning, Status
 from scorevi.families import Gaussian
 from scorevi.fit import Step, fit, iterate
 from scorevi.results.fit import Fit
+from scorevi.results.loading import load
 from scorevi.results.parts import Trace
-from scorevi.results.storage import load
 from scorevi.solvers import BBVI, GSM, BaM, Replay
 from scorevi.targets import from_function, from_jax, from_numpyro, from_pymc, from_stan
 from scorevi.targets.stan import compile_stan

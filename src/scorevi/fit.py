@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -89,11 +89,11 @@ def fit(
     initial
         Where to start: None for ``"auto"`` where the solver is ``"auto"``, else N(0, I);
         ``"auto"``, the best of several candidates (:mod:`scorevi.starts.chosen`); a Gaussian; a
-        point, with identity covariance around it, which for the solver ``"auto"`` is where the choice
-        begins: a vector on the unconstrained scale, or a dict with the values of all parameters
-        on the model's own scale, ``{"mu": 0.0, "sigma": 2.0}``, and for a target by ``from_jax``
-        what its log density takes; ``"mode"``, 0.1·I at the mode; ``"laplace"``; ``"lbfgs"``, the
-        mode with the optimiser's inverse Hessian.
+        point, with identity covariance around it, which for the solver ``"auto"`` is where the
+        choice begins: a vector on the unconstrained scale, or a dict with the values of all
+        parameters on the model's own scale, ``{"mu": 0.0, "sigma": 2.0}``, and for a target by
+        ``from_jax`` what its log density takes; ``"mode"``, 0.1·I at the mode; ``"laplace"``;
+        ``"lbfgs"``, the mode with the optimiser's inverse Hessian.
     stop
         Whether to stop when nothing is left to gain (:mod:`scorevi.engine.stopping`). False goes on
         to the limit.
@@ -245,7 +245,7 @@ def resolve(
 def _steps(run: Run) -> Iterator[Step]:
     for updates in run.updates():
         for record in zip(*updates, strict=True):
-            yield Step(run.q, *record, info=run.info)
+            yield Step(cast("Gaussian", run.q), *record, info=run.info)
     assert run.status is not None
     if not run.status.ok or (run.num_updates == 0 and run.status != "interrupted"):
         raise FitError(run.status.explain())

@@ -15,8 +15,8 @@ from scorevi.cli.options import (
 )
 from scorevi.cli.output import check_out, exit_as, naming, print_fit
 from scorevi.fit import fit as run_fit
+from scorevi.results.loading import load
 from scorevi.results.plots import save_picture
-from scorevi.results.storage import load
 from scorevi.targets import synthetic as examples
 from scorevi.targets.stan.build import compile_stan, copy_library
 

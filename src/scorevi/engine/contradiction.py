@@ -28,13 +28,13 @@ _OFF, _FLAT = 0.1, 0.02
 """A disagreement that counts: as a share of the change, and per standard deviation of the way."""
 
 
-def contradiction(draws: Draws | None, q: Gaussian, evaluator: Evaluator) -> str | None:
+def contradiction(draws: Draws | None, q: Gaussian | None, evaluator: Evaluator) -> str | None:
     """Return in words how the score contradicts the log density; None where it does not.
 
     Costs nothing where the draws agree, and 6 evaluations as a rule where they do not, within the
     evaluator's budget.
     """
-    if draws is None:
+    if draws is None or q is None:
         return None
     with np.errstate(all="ignore"):  # draws of a q that is far too wide may have any score
         return _contradiction(draws, q, evaluator)

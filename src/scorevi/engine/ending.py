@@ -85,7 +85,7 @@ def conclude(run: Run, quality: Quality, draws: Draws | None) -> str:
             "one by one"
         )
     if evaluator.target.has_log_density and run.status in _LOOKED_AT:
-        text = contradiction(draws, run.q, evaluator)
+        text = contradiction(draws, run.q.coordinates, evaluator)
         if text is not None:
             run.status = Status("bad-scores", text, ADVICE)
     if run.status is not None and run.status.ok and not run.q.is_full_rank():

@@ -27,12 +27,14 @@ _NAMED = 4
 """Parameters that a message names."""
 
 
-def improper(draws: Draws | None, q: Gaussian, evaluator: Evaluator) -> Status | None:
+def improper(draws: Draws | None, q: Gaussian | None, evaluator: Evaluator) -> Status | None:
     """Return how the run must end where the posterior is improper along some direction.
 
     Costs four evaluations, and only where the scores have no part along a direction.
     """
-    if draws is None or len(draws.theta) < q.dim + 2 or np.isnan(draws.log_density).any():
+    if draws is None or q is None:
+        return None
+    if len(draws.theta) < q.dim + 2 or np.isnan(draws.log_density).any():
         return None
     scores = q.whiten_score(draws.score)
     # Each of unit length: a few steep ones would hide what the others say.

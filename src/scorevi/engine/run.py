@@ -234,7 +234,7 @@ class Run:
                 self.q, self.batch_size, evaluation, first=self.num_updates == 0
             )
         except NothingGood:
-            q, note = search(self.evaluator, self.q, self._rng)
+            q, note = search(self.evaluator, self.q.coordinates, self._rng)
             self.notes.append(note)
             self._begin(q)
             return self.take_batch(None)
@@ -302,4 +302,4 @@ class Run:
         """Look, whenever the number of updates doubles, for a direction without an end."""
         before = self.num_updates - updates
         if self.num_updates >= _FIRST_LOOK and before.bit_length() < self.num_updates.bit_length():
-            self.status = improper(self._recent.draws, self.q, self.evaluator)
+            self.status = improper(self._recent.draws, self.q.coordinates, self.evaluator)

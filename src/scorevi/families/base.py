@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from numpy.typing import ArrayLike
 
 from scorevi.base.arrays import AnyArray, Array, Seed
+
+if TYPE_CHECKING:
+    from scorevi.families.gaussian import Gaussian
 
 _MAX_LOG_GROWTH = 35.0
 """e^35: a q that has grown or shrunk by 1e15 in each dimension is not on its way to a posterior."""
@@ -53,6 +56,13 @@ class Family(Protocol):
     @property
     def sd(self) -> Array:
         """The standard deviation of each coordinate, shape (D,)."""
+
+    @property
+    def coordinates(self) -> Gaussian | None:
+        """A Gaussian at about the same place and of about the same widths, to whiten by.
+
+        A Gaussian is its own. None where there is none, or a D × D factor would be too large.
+        """
 
     @classmethod
     def standard(cls, dim: int) -> Self:

@@ -123,6 +123,11 @@ class Gaussian:
         """log|det factor|."""
         return self.log_det
 
+    @property
+    def coordinates(self) -> Gaussian:
+        """The Gaussian itself, as it whitens by its own factor."""
+        return self
+
     @cached_property
     def covariance(self) -> Array:
         """The covariance, shape (D, D)."""

@@ -19,9 +19,11 @@ from scorevi.base.target import Parameter, Target, all_labels, named, split
 from scorevi.base.variables import Include, check_include
 from scorevi.engine.quality import Quality
 from scorevi.families import Gaussian
+from scorevi.results.export import to_arviz, to_pandas
 from scorevi.results.parts import Resample, Summary, Trace
 from scorevi.results.protected import fresh_draws, protected
 from scorevi.results.resample import resample
+from scorevi.results.saving import save
 from scorevi.results.summary import exact_table, sampled_table
 from scorevi.targets.isolated import Isolation
 from scorevi.trust.check import check
@@ -224,7 +226,7 @@ class Fit:
         if self.target is None and self.status.ok and self.num_updates:
             raise ValueError(
                 "The fit was pickled or loaded without its model, so it cannot be checked anew. "
-                "Use scorevi.load(path, target=...); fit.verdict is what was found when it was saved."
+                "Use scorevi.load(path, target=...); fit.verdict is what was found before."
             )
         with protected(self) as fit:
             self.verdict = check(fit._examination(draws, seed), modes=modes)
@@ -279,8 +281,6 @@ class Fit:
 
         The arguments are those of :meth:`draws`; see :func:`scorevi.results.export.to_arviz`.
         """
-        from scorevi.results.export import to_arviz
-
         with protected(self) as fit:
             return to_arviz(fit, size, seed, include)
 
@@ -289,14 +289,10 @@ class Fit:
 
         The arguments are those of :meth:`draws`.
         """
-        from scorevi.results.export import to_pandas
-
         return to_pandas(self, size, seed, include)
 
     def save(self, path: str | Path) -> Path:
         """Write everything but the model's functions to a ``.npz`` file; returns its path."""
-        from scorevi.results.storage import save
-
         with protected(self) as fit:
             return save(fit, path)
 

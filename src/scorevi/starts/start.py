@@ -94,13 +94,17 @@ def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> S
     return _at_mode(initial, evaluator, rng)
 
 
-def search(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> tuple[Gaussian, str]:
+def search(
+    evaluator: Evaluator, q: Gaussian | None, rng: np.random.Generator
+) -> tuple[Gaussian, str]:
     """Look for a place where the score is finite, around q.
 
     Tries the mean, then draws on scales from a thousandth to a thousand times that of q. Returns a
     Gaussian around the first point found, narrow enough that most of a few draws are finite too,
     and a note. Raises :class:`NoFinitePoint`.
     """
+    if q is None:
+        raise NoFinitePoint
     before = evaluator.spent
     limit = min(_MAX_SEARCH, evaluator.remaining // 2)
     exponents = [0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 3.0]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -101,10 +101,10 @@ def follow(
         if done is None:
             break
         if marks.reached:
-            yield Moment(run.q, run.evaluator.spent, seconds - run.compiling)
+            yield Moment(cast("Gaussian", run.q), run.evaluator.spent, seconds - run.compiling)
             seen = run.num_updates
     if run.num_updates > seen:
-        yield Moment(run.q, run.evaluator.spent, seconds - run.compiling)
+        yield Moment(cast("Gaussian", run.q), run.evaluator.spent, seconds - run.compiling)
     return str(run.status)
 
 

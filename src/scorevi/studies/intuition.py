@@ -132,11 +132,9 @@ class FieldLine:
 def updated(q: Gaussian, target: Target, z: Array) -> Gaussian:
     """Return q after one step of GSM on the noise z."""
     solver = GSM(batch_size=len(z))
-    theta = np.asarray(q.unwhiten(z))
-    evaluation = target.evaluate(theta)
-    score = evaluation.score
-    white = np.asarray(q.whiten_score(score))
-    batch = Batch(z, theta - q.mean, theta, score, white, evaluation.log_density)
+    points = q.points(z)
+    evaluation = target.evaluate(points.theta)
+    batch = Batch.of(q, points, evaluation.score, evaluation.log_density)
     return solver.step(solver.init(q), batch)[0].q
 
 

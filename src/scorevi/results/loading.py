@@ -1,4 +1,4 @@
-"""Fits on disk: a ``.npz`` of plain arrays and one JSON text. Nothing read is ever executed."""
+"""Fits from disk. Nothing read is ever executed."""
 
 from __future__ import annotations
 
@@ -10,68 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from scorevi.base.arrays import Array
-from scorevi.base.encoding import decode, encode
-from scorevi.base.evaluate import BadScore, BadScores, Evaluator
-from scorevi.base.files import check_folder, why, write_arrays
+from scorevi.base.encoding import decode
+from scorevi.base.evaluate import BadScore, BadScores
 from scorevi.base.status import Status
-from scorevi.base.target import Parameter, Target
+from scorevi.base.target import Parameter
 from scorevi.engine.quality import Quality
 from scorevi.families import FAMILIES, Gaussian
 from scorevi.results.fit import Fit
 from scorevi.results.parts import Summary, Trace
+from scorevi.results.saving import FORMAT, fingerprint
 from scorevi.targets import as_target
 from scorevi.trust.examination import Restart
 from scorevi.trust.verdict import Reason, Verdict
 
-_FORMAT = "scorevi-fit-3"
-_READABLE = ("scorevi-fit-1", "scorevi-fit-2", _FORMAT)
+_READABLE = ("scorevi-fit-1", "scorevi-fit-2", FORMAT)
 """The first knew of no verdict and of no restarts; both, of Gaussians alone."""
 _SAME = 1e-6
 """How close the scores of a target are to be for it to be the one that was fitted."""
-
-
-def save(fit: Fit, path: str | Path) -> Path:
-    """Write a fit; see :meth:`scorevi.Fit.save`. The file appears whole or not at all."""
-    path = check_folder(path)
-    if path.suffix != ".npz":
-        path = check_folder(path.with_name(path.name + ".npz"))
-    parts: list[Any] = []
-    meta = {
-        "format": _FORMAT,
-        "q": encode(fit.q, FAMILIES, parts),
-        "version": fit.version,
-        "status": [str(fit.status), fit.status.cause, fit.status.advice],
-        "num_gradients": fit.num_gradients,
-        "num_updates": fit.num_updates,
-        "seconds": fit.seconds,
-        "solver": fit.solver,
-        "seed": fit.seed,
-        "parameters": [[parameter.name, list(parameter.shape)] for parameter in fit.parameters],
-        "labels": list(fit.labels),
-        "constrained": fit.constrained,
-        "bad_scores": dict(fit.bad_scores.counts),
-        "bad_examples": [[bad.cause, bad.detail] for bad in fit.bad_scores.examples],
-        "notes": list(fit.notes),
-        "summary": [list(row) for row in _summary(fit)],
-        "quality": list(fit.quality),
-        "verdict": None if fit.verdict is None else _plain(fit.verdict),
-        "restarts": [[r.seed, r.status, r.elbo] for r in fit.restarts],
-    }
-    arrays: dict[str, Any] = {
-        "meta": np.array(json.dumps(meta)),
-        **{f"q_{number}": part for number, part in enumerate(parts)},
-        "fingerprint": np.empty(0) if fit.target is None else _fingerprint(fit.q, fit.target),
-        "bad_points": np.array([bad.point for bad in fit.bad_scores.examples]),
-        "restart_means": np.array([restart.mean for restart in fit.restarts]),
-        "restart_sds": np.array([restart.sd for restart in fit.restarts]),
-        **{f"trace_{name}": values for name, values in fit.trace._asdict().items()},
-    }
-    try:
-        write_arrays(path, arrays)
-    except OSError as error:
-        raise ValueError(f"`path` could not be written: {path}: {why(error)}.") from None
-    return path
 
 
 def load(path: str | Path, target: Any = None) -> Fit:
@@ -98,7 +53,7 @@ def load(path: str | Path, target: Any = None) -> Fit:
             arrays = {name: data[name] for name in data.files}
         meta = json.loads(str(arrays["meta"]))
         if meta["format"] not in _READABLE:
-            raise ValueError(f"it has the format {meta['format']!r}, not {_FORMAT!r}")
+            raise ValueError(f"it has the format {meta['format']!r}, not {FORMAT!r}")
         fit = _assemble(arrays, meta)
     except ValueError as error:
         reason = "it is not an .npz file" if "pickle" in str(error) else str(error)
@@ -112,35 +67,12 @@ def load(path: str | Path, target: Any = None) -> Fit:
         raise ValueError("`target` must be the one that was fitted; its parameters differ.")
     saved = arrays.get("fingerprint", np.empty(0))
     known = saved.size and np.isfinite(saved).all()
-    if known and not np.allclose(_fingerprint(fit.q, target), saved, _SAME, _SAME):
+    if known and not np.allclose(fingerprint(fit.q, target), saved, _SAME, _SAME):
         raise ValueError(
             "`target` must be the one that was fitted; its scores differ, so it has another "
             "density or other data."
         )
     return dataclasses.replace(fit, target=target)
-
-
-def _fingerprint(q: Gaussian, target: Target) -> Array:
-    """Return the whitened score one sd off the mean, (D,), by which to know a target again.
-
-    It is of order one there, and does not depend on the constant of the log density.
-    """
-    with np.errstate(all="ignore"):
-        points = q.points(np.ones((1, q.noise_width)))
-        return np.asarray(q.pull(points, Evaluator(target)(points.theta).score)[0])
-
-
-def _summary(fit: Fit) -> tuple[Summary, ...]:
-    """Return the table, or none: a faulty ``constrain`` must not stand in the way of saving."""
-    try:
-        return fit.summary if fit.num_updates else ()
-    except ValueError:
-        return ()
-
-
-def _plain(verdict: Verdict) -> list[Any]:
-    reasons = [list(reason) for reason in verdict.reasons]
-    return [reasons, verdict.khat, verdict.ess, verdict.num_evaluations]
 
 
 def _verdict(told: list[Any]) -> Verdict:
