@@ -224,7 +224,7 @@ def test_resampling_corrects_a_skewed_fit():
 def test_resampling_refuses_where_it_would_be_wrong():
     fit = scorevi.fit(funnel(10, 3.0))
     with pytest.raises(scorevi.FitError, match=r"k-hat is .*, above 0\.7"):
-        fit.resample(1000, proposals=20_000)
+        fit.resample(1000, seed=0, proposals=20_000)
     with pytest.raises(ValueError, match="`proposals` must be at least `size`, 30, without"):
         fit.resample(30, replace=False, proposals=25)
 
@@ -255,7 +255,7 @@ def test_error_bars_of_an_exact_fit_are_zero():
 
 def test_the_tables_of_the_study_go_into_a_file(tmp_path):
     found = list(trust.trials(1, "Gaussian, D = 2"))
-    assert trust.confusion(found).splitlines()[2] == "| right | 1 | 0 | 0 |"
+    assert trust.confusion(found).splitlines()[2] == "| zoo and the eight | right | 1 | 0 | 0 |"
     path = tmp_path / "trust.md"
     path.write_text("a\n<!-- confusion -->\nold\n<!-- end -->\nb\n")
     trust.write(path, {"confusion": trust.confusion(found)})

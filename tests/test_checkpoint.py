@@ -16,8 +16,7 @@ from conftest import logistic_regression
 
 import scorevi
 from scorevi import Gaussian
-from scorevi.engine import checkpoint
-from scorevi.engine import run as driver
+from scorevi.engine import checkpoint, stepping
 from scorevi.engine.compiled import Loop
 from scorevi.examples import random_gaussian, sinh_arcsinh
 from scorevi.solvers import SOLVERS
@@ -115,7 +114,7 @@ def test_a_killed_fit_in_the_compiled_loop_ends_the_same(quick, monkeypatch, tmp
     target = scorevi.from_jax(bent(random_gaussian(dim, 10, seed=1)), dim)
     options = {"max_gradients": 2001, "seed": 3}
     whole = scorevi.fit(target, RUNS[name], **options)
-    monkeypatch.setattr(driver, "_CHUNK_SECONDS", 0.002)
+    monkeypatch.setattr(stepping, "_CHUNK_SECONDS", 0.002)
     writes = some(most=10)
     fit, kills = fit_with_kills(monkeypatch, tmp_path / "c", writes, target, RUNS[name], **options)
     assert_same(fit, whole)
@@ -136,7 +135,7 @@ def test_bad_scores_in_the_compiled_loop_are_met_the_same_however_the_chunks_fal
     whole = scorevi.fit(target, "gsm", max_gradients=2001, seed=2, stop=False)
     assert whole.bad_scores.total > 20
     assert len(whole.trace.elbo) == whole.num_updates
-    monkeypatch.setattr(driver, "_CHUNK_SECONDS", seconds)
+    monkeypatch.setattr(stepping, "_CHUNK_SECONDS", seconds)
     assert_same(scorevi.fit(target, "gsm", max_gradients=2001, seed=2, stop=False), whole)
     fit, kills = fit_with_kills(
         monkeypatch, tmp_path / "c", some(), target, "gsm", max_gradients=2001, seed=2, stop=False
@@ -160,7 +159,7 @@ def test_a_loop_that_was_given_up_stays_given_up(quick, monkeypatch, tmp_path, s
     target = scorevi.from_jax(lambda x: -0.5 * (x**2).sum() + 0.1 * jax.numpy.sin(x).sum(), 2)
     whole = scorevi.fit(target, "bbvi", max_gradients=800, stop=False)
     assert any("went on step by step" in note for note in whole.notes)
-    monkeypatch.setattr(driver, "_CHUNK_SECONDS", seconds)
+    monkeypatch.setattr(stepping, "_CHUNK_SECONDS", seconds)
     fit, kills = fit_with_kills(
         monkeypatch, tmp_path / "c", some(), target, "bbvi", max_gradients=800, stop=False
     )

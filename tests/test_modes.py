@@ -16,7 +16,7 @@ def test_climbs_begin_far_outside_on_all_sides(dim, monkeypatch):
     qr = np.linalg.qr
     shapes = []
     monkeypatch.setattr(np.linalg, "qr", lambda a: shapes.append(a.shape) or qr(a))
-    points = _around(fit, np.random.default_rng(5))
+    points = _around(fit.q, np.random.default_rng(5))
     assert points.shape == (_FAR, dim)
     z = fit.q.whiten(points)
     radius = math.sqrt(dim) + _WIDE
@@ -37,5 +37,5 @@ def test_what_is_reached_is_measured_in_sds():
     fit = gsm_fit(random_gaussian(5, 100, seed=2), max_gradients=60)
     direction = np.full(5, 1 / math.sqrt(5))
     limit = math.sqrt(5) + _SEPARATE
-    assert _is_reached(fit, fit.q.unwhiten(0.99 * limit * direction[None])[0])
-    assert not _is_reached(fit, fit.q.unwhiten(1.01 * limit * direction[None])[0])
+    assert _is_reached(fit.q, fit.q.unwhiten(0.99 * limit * direction[None])[0])
+    assert not _is_reached(fit.q, fit.q.unwhiten(1.01 * limit * direction[None])[0])

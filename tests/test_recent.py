@@ -7,8 +7,10 @@ import pytest
 from conftest import SEEDS, SHORT
 
 import scorevi
-from scorevi.engine.quality import Draws, Recent, drawn, joined
+from scorevi.base.pairs import Draws
+from scorevi.engine.quality import Recent, drawn, joined
 from scorevi.examples import eight_schools, funnel, logistic_regression, random_gaussian
+from scorevi.solvers import Batch
 
 
 def elbo(fit, size=8000):
@@ -72,7 +74,7 @@ def test_the_last_draws_alone_are_kept_and_how_they_came_does_not_matter():
     q = random_gaussian(3)
     theta = q.unwhiten(z)
     log_density = rng.standard_normal(500)
-    whole = drawn(z, q.log_det, theta, q.score(theta), log_density)
+    whole = drawn(Batch.of(q, q.points(z), q.score(theta), log_density))
     batches = [Draws(*(column[i : i + 7] for column in whole)) for i in range(0, 500, 7)]
     one, many = Recent([whole]), Recent(batches)
     assert 200 <= sum(len(batch.theta) for batch in many.batches) < 207

@@ -11,7 +11,7 @@ from conftest import logistic_regression
 
 import scorevi
 from scorevi.base.target import is_thread_safe
-from scorevi.engine.run import Run
+from scorevi.engine.run import Run, Settings
 from scorevi.targets.isolated import evaluating
 
 
@@ -20,17 +20,13 @@ def alone(target, restarts, seed=0, **options):
     first = Run(
         scorevi.targets.as_target(target),
         scorevi.GSM(),
-        entropy=seed,
-        initial=None,
-        max_gradients=options["max_gradients"],
-        max_seconds=None,
-        chunked=False,
+        Settings(seed, max_gradients=options["max_gradients"]),
     )
     others = [first.from_elsewhere(index) for index in range(restarts)]
     for run in (first, *others):
         for _ in run.updates():
             pass
-    return {run.entropy: run.q.mean for run in (first, *others)}
+    return {run.settings.entropy: run.q.mean for run in (first, *others)}
 
 
 def found(fit):
@@ -299,15 +295,7 @@ def test_ctrl_c_between_runs_in_turn_keeps_what_there_is(where):
 
 def test_an_interruption_from_another_thread_is_not_overwritten():
     base = logistic_regression()
-    run = Run(
-        base,
-        scorevi.GSM(),
-        entropy=0,
-        initial=None,
-        max_gradients=10**6,
-        max_seconds=None,
-        chunked=False,
-    )
+    run = Run(base, scorevi.GSM(), Settings(0, max_gradients=10**6))
     updates = run.updates()
     for _ in range(5):
         next(updates)

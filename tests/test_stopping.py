@@ -115,7 +115,7 @@ def test_a_fit_that_no_longer_moves_though_it_should_has_stalled():
     for count in range(1, 2000):
         spent = 8.0 * np.arange(1, count + 1)
         noise = rng.normal(size=count)
-        verdict = rule.look(Updates(spent, spent, noise, np.exp(noise), np.ones(count)))
+        verdict = rule.judge(Updates(spent, spent, noise, np.exp(noise), np.ones(count)))
         if verdict is not None:
             break
     assert verdict == "stalled"
@@ -125,8 +125,8 @@ def test_a_fit_that_no_longer_moves_though_it_should_has_stalled():
 
 def test_bad_scores_forbid_that_a_fit_is_called_exact():
     records = Updates([4], [0.0], [0.0], [1e-20], [0.0])
-    assert StopRule(2).look(records) == "converged"
-    assert StopRule(2).look(records, bad_scores=1) is None
+    assert StopRule(2).judge(records) == "converged"
+    assert StopRule(2).judge(records, bad_scores=1) is None
 
 
 def test_the_interval_of_a_gain_covers_it():

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from scorevi.base.target import is_thread_safe
 from scorevi.engine.run import Run
 
+_AWAKE = 0.2
+"""Seconds between two looks at whether the user has said to stop."""
+
 
 class Restarts:
     """Runs like another one, from other starts.
@@ -53,7 +56,9 @@ class Restarts:
         if not self._work:
             return self._in_turn()
         try:
-            wait(self._work)
+            # Now and then awake: a signal that comes just before the wait would not end it.
+            while wait(self._work, timeout=_AWAKE).not_done:
+                pass
         except KeyboardInterrupt:
             self._halt()
             wait(self._work)
