@@ -20,7 +20,7 @@ test: lint
 
 # One after the other, because memory is measured.
 soak: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -m soak -s tests/test_stress.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -m soak -s tests/engine/test_stress.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

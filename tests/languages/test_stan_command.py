@@ -6,7 +6,7 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from test_cli import run
+from command import run
 
 import scorevi
 

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from command import run
 
 import scorevi
 
@@ -62,19 +63,6 @@ def folder(tmp_path):
 def environment():
     plain = {key: value for key, value in os.environ.items() if "COLOR" not in key}
     return {**plain, "TERM": "xterm", "COLUMNS": "100"}
-
-
-def run(folder, *arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "scorevi", *map(str, arguments)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=environment(),
-        check=False,
-        **options,
-    )
 
 
 def test_demo_prints_the_parameters_and_saves_a_picture(folder):

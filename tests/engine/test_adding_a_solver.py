@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import test_compiled
-import test_driver
+import test_run
 from conftest import TARGETS
 
 import scorevi
 from scorevi.solvers import SOLVERS
 
-PAGE = Path(__file__).parents[1] / "docs" / "adding-a-solver.md"
+PAGE = Path(__file__).parents[2] / "docs" / "adding-a-solver.md"
 
 
 @pytest.fixture
@@ -27,14 +27,14 @@ def dropped_in(monkeypatch):
 @pytest.mark.filterwarnings("ignore:NOT SETTLED:scorevi.FitWarning")
 @pytest.mark.parametrize("name", TARGETS)
 def test_on_every_target(dropped_in, name):
-    test_driver.test_every_solver_on_every_target(dropped_in, TARGETS[name]())
+    test_run.test_every_solver_on_every_target(dropped_in, TARGETS[name]())
 
 
 @pytest.mark.filterwarnings("ignore:NOT SETTLED:scorevi.FitWarning")
 def test_contract_seeds_and_iterate(dropped_in):
-    test_driver.test_solvers_meet_the_protocol(dropped_in)
-    test_driver.test_same_seed_same_bits(dropped_in)
-    test_driver.test_iterate_yields_the_updates_of_fit(dropped_in)
+    test_run.test_solvers_meet_the_protocol(dropped_in)
+    test_run.test_same_seed_same_bits(dropped_in)
+    test_run.test_iterate_yields_the_updates_of_fit(dropped_in)
 
 
 @pytest.mark.jax

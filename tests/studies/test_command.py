@@ -145,7 +145,7 @@ def test_any_posterior_of_any_database(tmp_path):
 def test_the_committed_scorecard_has_every_claim():
     from scorevi.studies.claims import CLAIMS
 
-    text = (Path(__file__).parents[1] / "docs" / "scorecard.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "scorecard.md").read_text()
     for claim in CLAIMS:
         assert f"| {claim.says.replace('|', chr(92) + '|')} |" in text
     assert "Quick runs" not in text

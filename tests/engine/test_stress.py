@@ -5,6 +5,7 @@ Here a share of each; the whole by ``make soak``.
 
 import gc
 import itertools
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -124,7 +125,9 @@ def iterate_in_flat_memory(steps, solver, growth):
 def test_memory_is_flat(solver, steps):
     # In a process of its own: in one that other tests have filled, memory moves by itself.
     call = f"import test_stress; test_stress.iterate_in_flat_memory({steps}, {solver!r}, 3.0)"
-    subprocess.run([sys.executable, "-c", call], cwd=Path(__file__).parent, check=True)
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, "-c", call], env=os.environ | {"PYTHONPATH": path}, check=True)
 
 
 @on_linux
