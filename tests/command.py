@@ -1,7 +1,13 @@
 """The command line as a process of its own."""
 
+import os
 import subprocess
 import sys
+
+
+def environment():
+    plain = {key: value for key, value in os.environ.items() if "COLOR" not in key}
+    return {**plain, "TERM": "xterm", "COLUMNS": "100"}
 
 
 def run(folder, *arguments, **options):

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from command import run
+from command import environment, run
 
 import scorevi
 
@@ -58,11 +58,6 @@ def crash():
 def folder(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     return tmp_path
-
-
-def environment():
-    plain = {key: value for key, value in os.environ.items() if "COLOR" not in key}
-    return {**plain, "TERM": "xterm", "COLUMNS": "100"}
 
 
 def test_demo_prints_the_parameters_and_saves_a_picture(folder):
