@@ -8,9 +8,8 @@ from conftest import SEEDS, SHORT
 
 import scorevi
 from scorevi.base.pairs import Draws
-from scorevi.engine.quality import Recent, drawn, joined
+from scorevi.engine.quality import Recent, joined
 from scorevi.examples import eight_schools, funnel, logistic_regression, random_gaussian
-from scorevi.solvers import Batch
 
 
 def elbo(fit, size=8000):
@@ -74,7 +73,7 @@ def test_the_last_draws_alone_are_kept_and_how_they_came_does_not_matter():
     q = random_gaussian(3)
     theta = q.unwhiten(z)
     log_density = rng.standard_normal(500)
-    whole = drawn(Batch.of(q, q.points(z), q.score(theta), log_density))
+    whole = Draws(theta, q.score(theta), log_density, q.points(z).log_q)
     batches = [Draws(*(column[i : i + 7] for column in whole)) for i in range(0, 500, 7)]
     one, many = Recent([whole]), Recent(batches)
     assert 200 <= sum(len(batch.theta) for batch in many.batches) < 207

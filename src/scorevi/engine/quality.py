@@ -13,13 +13,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from scorevi.base.arrays import Array
 from scorevi.base.pairs import Draws
 from scorevi.families import Family
-from scorevi.solvers.base import Batch
 
 MOST = 200
 """Draws that are looked at."""
@@ -45,11 +45,31 @@ class Quality(NamedTuple):
         return not math.isnan(self.fisher)
 
 
+class Drawn(Protocol):
+    """A batch as a run has it, or several of them joined."""
+
+    @property
+    def theta(self) -> Any:
+        """The points."""
+
+    @property
+    def score(self) -> Any:
+        """The target's scores there."""
+
+    @property
+    def log_density(self) -> Any:
+        """Its log densities, or None."""
+
+    @property
+    def log_q(self) -> Any:
+        """Those of the q that they were drawn from."""
+
+
 class Recent:
     """The last draws of a run, kept by reference."""
 
-    def __init__(self, draws: Iterable[Draws] = ()) -> None:
-        self._batches: deque[Draws] = deque()
+    def __init__(self, draws: Iterable[Drawn] = ()) -> None:
+        self._batches: deque[Drawn] = deque()
         self._count = 0
         for batch in draws:
             self.add(batch)
@@ -60,11 +80,11 @@ class Recent:
         return joined(self._batches) if self._batches else None
 
     @property
-    def batches(self) -> tuple[Draws, ...]:
+    def batches(self) -> tuple[Drawn, ...]:
         """What is kept: at least the last 200 draws, where there were so many."""
         return tuple(self._batches)
 
-    def add(self, batch: Draws) -> None:
+    def add(self, batch: Drawn) -> None:
         """Take in a batch, and let go of what is not needed any more."""
         self._batches.append(batch)
         self._count += len(batch.theta)
@@ -77,17 +97,20 @@ class Recent:
         return Quality() if draws is None else quality(q, draws)
 
 
-def drawn(batch: Batch) -> Draws:
-    """Return what is kept of a batch."""
-    unknown = batch.log_density is None
-    known = np.full(len(batch.z), np.nan) if unknown else np.asarray(batch.log_density)
-    return Draws(batch.theta, batch.score, known, batch.log_q)
-
-
-def joined(batches: Iterable[Draws]) -> Draws:
+def joined(batches: Iterable[Drawn]) -> Draws:
     """Return the last 200 draws of several batches as one."""
-    columns = zip(*batches, strict=True)
-    return Draws(*(np.concatenate(column)[-MOST:] for column in columns))
+    rows = list(batches)
+    return Draws(
+        np.concatenate([batch.theta for batch in rows])[-MOST:],
+        np.concatenate([batch.score for batch in rows])[-MOST:],
+        np.concatenate([_known(batch) for batch in rows])[-MOST:],
+        np.concatenate([batch.log_q for batch in rows])[-MOST:],
+    )
+
+
+def _known(batch: Drawn) -> Array:
+    unknown = batch.log_density is None
+    return np.full(len(batch.log_q), np.nan) if unknown else np.asarray(batch.log_density)
 
 
 def quality(q: Family, draws: Draws) -> Quality:

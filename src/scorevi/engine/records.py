@@ -7,7 +7,7 @@ from collections.abc import MutableSequence
 from typing import Any, NamedTuple
 
 from scorevi.base.evaluate import Account
-from scorevi.base.pairs import Draws
+from scorevi.engine.quality import Drawn
 
 
 class Updates(NamedTuple):
@@ -81,5 +81,5 @@ class Snapshot(NamedTuple):
     """How much of it does not count towards the limit."""
     stepping: ChunksSnapshot | None
     """Of the way it goes forward, where that remembers anything."""
-    recent: tuple[Draws, ...]
+    recent: tuple[Drawn, ...]
     """The last draws, by which the q that a run ends with is judged."""

@@ -7,6 +7,7 @@ a checkpoint, the progress bar, a study.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
@@ -15,12 +16,11 @@ import numpy as np
 
 from scorevi.base.evaluate import Evaluator, Exhausted, Interrupted, TooManyBadScores
 from scorevi.base.noise import RESTART, SEARCH, Noise, stream
-from scorevi.base.pairs import Draws
 from scorevi.base.status import Status
 from scorevi.base.target import Evaluation, Target
 from scorevi.engine import ending
 from scorevi.engine.batches import Batches, NothingGood
-from scorevi.engine.quality import Quality, Recent, drawn
+from scorevi.engine.quality import Drawn, Quality, Recent
 from scorevi.engine.records import Snapshot, Updates
 from scorevi.engine.ridge import improper
 from scorevi.engine.sign import SignCheck
@@ -98,9 +98,10 @@ class Run:
         self.q: Family = family_of(solver).standard(target.dim)
         self.volume_at_start = 0.0
         self.noise = Noise(settings.entropy, self.q.noise_width)
+        self._batches = Batches(self.evaluator, self.noise)
         self.can_resume = False
         """Whether there is a file to go on from; what is advised at the end depends on it."""
-        self.ahead = 1.0
+        self.ahead = math.inf
         """Updates until somebody wants to look."""
         self._stepping: Stepping = stepping(self)
         self._began: float | None = None
@@ -150,14 +151,12 @@ class Run:
                 # What is not finite is looked for and counted; it need not be warned of as well.
                 with np.errstate(all="ignore"):
                     self._start()
-                self._let_look(watchers)
                 yield Updates.none()
+            self._let_look(watchers)
             self._stepping.prepare(self)
             while self.status is None:
                 if self.evaluator.interrupted.is_set():
                     raise Interrupted
-                due = min((watcher.next_update for watcher in watchers), default=float("inf"))
-                self.ahead = max(1.0, due - self.num_updates)
                 with np.errstate(all="ignore"):
                     updates = self._stepping.advance(self)
                 self.records.extend(updates)
@@ -201,7 +200,6 @@ class Run:
     def restore(self, snapshot: Snapshot, records: Updates) -> None:
         """Become the run that the snapshot was taken of; limits and solver stay as they are."""
         self.state, self.q = snapshot.state, snapshot.state.q
-        self.noise = Noise(self.settings.entropy, self.q.noise_width)
         self.noise.position = snapshot.position
         self._rng.bit_generator.state = snapshot.search
         self.evaluator.restore(snapshot.account)
@@ -228,9 +226,8 @@ class Run:
 
         ``evaluation`` is the batch's if it is already known and paid for.
         """
-        batches = Batches(self.evaluator, self.noise)
         try:
-            batch, fisher = batches.take(
+            batch, fisher = self._batches.take(
                 self.q, self.batch_size, evaluation, first=self.num_updates == 0
             )
         except NothingGood:
@@ -242,7 +239,7 @@ class Run:
             self.status = self._sign.add_rows(batch.theta, batch.score, batch.log_density)
         return batch, fisher
 
-    def accept(self, state: Any, updates: int, draws: Draws) -> None:
+    def accept(self, state: Any, updates: int, draws: Drawn) -> None:
         """Make the new state the current one, or end the run if it cannot be."""
         if not is_sound(state.q, self.volume_at_start):
             self.status = ending.unsound(self, state.q)
@@ -254,9 +251,11 @@ class Run:
         self._size_batch()
 
     def _let_look(self, watchers: tuple[Watcher, ...]) -> None:
-        for watcher in watchers:
-            said = watcher.look(self)
-            self.status = self.status or said
+        if watchers:
+            for watcher in watchers:
+                said = watcher.look(self)
+                self.status = self.status or said
+            self.ahead = min(watcher.next_update for watcher in watchers) - self.num_updates
 
     def _start(self) -> None:
         begin = start(self.settings.initial, self.evaluator, self._rng)
@@ -287,10 +286,10 @@ class Run:
             return found
         try:
             with np.errstate(all="ignore"):
-                batch, _ = Batches(self.evaluator, self.noise).take(self.q, size)
+                batch, _ = self._batches.take(self.q, size)
         except (Exhausted, TooManyBadScores):
             return found
-        return Recent([drawn(batch)]).quality(self.q)
+        return Recent([batch]).quality(self.q)
 
     def _size_batch(self) -> None:
         """Heed a state that says how large a batch it wants; the last one may be what is left."""

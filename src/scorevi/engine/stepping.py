@@ -17,7 +17,6 @@ from scorevi.base.evaluate import Exhausted
 from scorevi.base.target import Evaluation
 from scorevi.engine import ending
 from scorevi.engine.compiled import Loop
-from scorevi.engine.quality import drawn
 from scorevi.engine.records import ChunksSnapshot, Updates
 from scorevi.targets.jax import JaxTarget
 
@@ -127,7 +126,8 @@ class Chunks:
             raise Exhausted
         before = run.seconds
         chunk = 1 if self._one_by_one else self._chunk
-        steps = int(min(chunk, loop.max_steps, evaluator.remaining // size, run.ahead))
+        ahead = max(1.0, run.ahead)
+        steps = int(min(chunk, loop.max_steps, evaluator.remaining // size, ahead))
         rows = noise.rows(noise.position, steps * size)
         try:
             result = loop(run.state, rows, steps, run.volume_at_start)
@@ -174,7 +174,7 @@ def step(run: Run, evaluation: Evaluation | None) -> Updates:
         run.status = ending.failed(run, error)
         return Updates.none()
     if run.status is None:
-        run.accept(state, 1, drawn(batch))
+        run.accept(state, 1, batch)
     if run.status is not None:
         return Updates.none()
     moved = float(drift(batch.whitened_score))
