@@ -1,4 +1,5 @@
 # make demo   set up .venv and fit the example
+# make check  set up .venv and run lint, types and the tests that need no compiler: a minute
 # make test   set up .venv and run lint, types and tests
 # make soak   set up .venv and run the tests that take minutes: 10,000 fits, a million steps
 # make bench  set up .venv and run the benchmarks
@@ -9,7 +10,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test soak lint bench clean
+.PHONY: demo check test soak lint bench clean
 
 demo: $(VENV)/.installed-plots,arviz
 	$(BIN)/scorevi demo
@@ -17,6 +18,9 @@ demo: $(VENV)/.installed-plots,arviz
 # One BLAS thread for each worker: more of them get in each other's way.
 test: lint
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
+
+check: lint
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -m "not soak and not slow and not languages"
 
 # One after the other, because memory is measured.
 soak: $(VENV)/.installed-dev
@@ -26,6 +30,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
