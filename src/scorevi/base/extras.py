@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from types import ModuleType
 
 _EXTRA_OF = {
@@ -31,7 +32,10 @@ def require(module: str) -> ModuleType:
     'numpy'
     """
     try:
-        return importlib.import_module(module)
+        with warnings.catch_warnings():
+            # ArviZ 0.x announces its own refactor, which is nothing that our user can act on.
+            warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing", FutureWarning)
+            return importlib.import_module(module)
     except ImportError as error:
         top = module.partition(".")[0]
         if top not in _EXTRA_OF or (error.name or top).partition(".")[0] != top:

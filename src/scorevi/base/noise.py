@@ -1,7 +1,7 @@
 """Standard normal noise that can be read from any position.
 
 Row i of the stream is a function of the seed and i alone. So a run does not depend on how its
-steps are grouped into chunks, the NumPy and the compiled driver see the same noise, and all that
+steps are grouped into chunks, the NumPy and the compiled engine see the same noise, and all that
 need be kept of a run's randomness is one integer.
 """
 

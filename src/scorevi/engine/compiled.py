@@ -1,8 +1,8 @@
 """Many steps of a solver inside one compiled JAX loop.
 
-The loop takes the same noise, makes the same updates and keeps the same records as the driver's
+The loop takes the same noise, makes the same updates and keeps the same records as the engine's
 own steps. It handles only what goes well: at the first batch with a bad score, or the first update
-that is not finite, it stops before the update and hands that batch back to the driver.
+that is not finite, it stops before the update and hands that batch back to the engine.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _register() -> None:
 class Lanes:
     """Runs of one solver on one target from several seeds, side by side in one compiled loop.
 
-    A lane in which something goes wrong stays where it is; the driver can do that run over.
+    A lane in which something goes wrong stays where it is; the engine can do that run over.
     """
 
     def __init__(self, target: JaxTarget, solver: Solver, batch_size: int, lanes: int) -> None:

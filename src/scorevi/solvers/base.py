@@ -1,4 +1,4 @@
-"""The contract between the driver and a solver."""
+"""The contract between the engine and a solver."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class State(Protocol):
 class Solver(Protocol):
     """An algorithm: pure functions of a state and a batch, with its settings.
 
-    The driver owns randomness, target calls, counting, timing and finiteness. A solver is handed
+    The engine owns randomness, target calls, counting, timing and finiteness. A solver is handed
     finite batches only. It is written in terms of the batch's own array library, so that the same
     code runs in NumPy and inside a compiled JAX loop.
     """

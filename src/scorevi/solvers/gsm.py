@@ -139,7 +139,7 @@ def _dense_root(z: AnyArray, w: AnyArray, rho: AnyArray) -> tuple[AnyArray, AnyA
     covariance = _change(z, w) + identity(xp, z.shape[1])
     root = cholesky(covariance)
     log_det = xp.log(root.diagonal()).sum()
-    # Rounding may hide a tiny eigenvalue. In a compiled loop NaN goes out, and the driver, which
+    # Rounding may hide a tiny eigenvalue. In a compiled loop NaN goes out, and the engine, which
     # accepts no such update, comes back with NumPy arrays.
     if xp is np and np.isnan(log_det):
         values, vectors = np.linalg.eigh(covariance)

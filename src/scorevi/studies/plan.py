@@ -110,7 +110,7 @@ class FitLine:
     together: bool = True
     """Whether seeds may run in one compiled loop, where that is possible."""
     chunked: bool = False
-    """Whether a single run may go through the driver's compiled loop."""
+    """Whether a single run may go through the engine's compiled loop."""
 
     def seeds(self, runs: int) -> Sequence[int]:
         """Return the first seeds."""
