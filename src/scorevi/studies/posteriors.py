@@ -32,7 +32,7 @@ from scorevi.studies.plan import (
 )
 from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
 from scorevi.studies.table import Table
-from scorevi.targets.stan.target import StanTarget
+from scorevi.targets.stan import StanTarget
 from scorevi.trust.weights import smooth
 
 NEAR_GAUSSIAN = (
