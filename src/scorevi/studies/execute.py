@@ -225,10 +225,9 @@ def _begin() -> None:
 
 def _size(job: Job) -> float:
     line = _line(job.study, job.target, job.label, job.options)
-    tail = job.target.rpartition("D = ")[2]
-    dim = int(tail) if tail.isdigit() else 10
-    real = 50 if job.study == "posteriordb" else 1
-    return line.max_gradients * len(job.seeds) * (1 + (dim / 16) ** 2) * real
+    study = STUDIES[job.study]
+    of_one = study.gradient_cost * (1 + (study.dim(job.target) / 16) ** 2)
+    return line.max_gradients * len(job.seeds) * of_one
 
 
 def _line(study: str, target: str, label: str, options: Options) -> Line:

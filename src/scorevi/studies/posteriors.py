@@ -21,6 +21,7 @@ from scorevi.studies.best import BestLine
 from scorevi.studies.figures import ABOVE_BEST, draw_panels
 from scorevi.studies.metrics import elbo, even_noise, marginal_wasserstein, moment_errors
 from scorevi.studies.plan import (
+    Budgets,
     Line,
     Measure,
     Options,
@@ -64,6 +65,7 @@ class Posteriors(Study):
     title = "Posteriors of posteriordb"
     metric = "negative ELBO"
     grouped = False
+    gradient_cost = 50.0
 
     def targets(self, options: Options) -> list[str]:
         """Return those asked for, or the paper's eight, the near-Gaussian ones first."""
@@ -102,10 +104,10 @@ class Posteriors(Study):
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return the usual ones from the mode, the best Gaussian, and ``auto`` with its verdict."""
         del target
-        budgets = {"gsm": 10_000, "bbvi": 30_000, "bam": 5_000, "auto": 3_000}
-        if options.quick:
-            budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 1_000}
-        lines = fit_lines(options.solvers, budgets, _AT_MODE, own_start=True)
+        budgets = Budgets(
+            gsm=(10_000, 1_000), bbvi=(30_000, 2_000), bam=(5_000, 500), auto=(3_000, 1_000)
+        )
+        lines = fit_lines(options, budgets, _AT_MODE, own_start=True)
         lines.append(BestLine("best", draws=2_000 if options.quick else 8_000))
         if "auto" in options.solvers:
             lines.append(VerdictLine("auto, by default"))

@@ -11,7 +11,8 @@ from scorevi.studies.best_rate import best_rate
 from scorevi.studies.claims import CLAIMS, Claim
 from scorevi.studies.details import details, table_of
 from scorevi.studies.execute import STUDIES
-from scorevi.studies.rules import ELBO, Found
+from scorevi.studies.levels import ELBO
+from scorevi.studies.rules import Found
 from scorevi.studies.table import Table, read_rows
 
 _INTRODUCTION = """# Scorecard

@@ -11,14 +11,20 @@ from scorevi.base.target import Target
 from scorevi.families import Gaussian
 from scorevi.studies.best import BestLine
 from scorevi.studies.figures import ABOVE_BEST, draw_panels
-from scorevi.studies.plan import Line, Options, Problem, Study, fit_lines
-from scorevi.studies.synthetic import NonGaussian, bent_in_jax, negative_elbo
+from scorevi.studies.plan import Budgets, Line, Options, Problem, Study, fit_lines
+from scorevi.studies.synthetic import SHAPES, NonGaussian, bent_in_jax, negative_elbo
 from scorevi.studies.table import Table
 from scorevi.targets import synthetic as examples
 from scorevi.targets.jax import JaxTarget, from_jax
 
 STARTS = {"N(0, I)": None, "mode, 0.1·I": "mode", "Laplace": "laplace", "L-BFGS": "lbfgs"}
 """What the paper suggests, by name."""
+_GAUSSIANS = {f"Gaussian, D = {dim}": dim for dim in (16, 64)}
+_LOGISTIC = {f"logistic regression, D = {dim}": dim for dim in (20, 50)}
+_DIMENSIONS = {**_GAUSSIANS, **_LOGISTIC, "eight schools": 10}
+_STARTED = ("Gaussian, D = 16", "logistic regression, D = 20", "eight schools")
+_CASES = {f"{model}; {start}": (model, start) for model in _STARTED for start in STARTS}
+"""The model and the start that a name of the study of starts stands for."""
 
 
 class Initialization(Study):
@@ -31,16 +37,18 @@ class Initialization(Study):
 
     def targets(self, options: Options) -> list[str]:
         """Return every target with every start."""
-        targets = ["Gaussian, D = 16", "logistic regression, D = 20", "eight schools"]
-        starts = list(STARTS)
         if options.quick:
-            targets, starts = targets[1:2], starts[:3:2]
-        return [f"{target}; {start}" for target in targets for start in starts]
+            return [f"{_STARTED[1]}; {start}" for start in ("N(0, I)", "Laplace")]
+        return list(_CASES)
+
+    def dim(self, target: str) -> int:
+        """Return the dimension of the target before the semicolon."""
+        return _DIMENSIONS[_CASES[target][0]]
 
     def problem(self, target: str, options: Options) -> Problem:
         """Return the target before the semicolon."""
         del options
-        model = _model(target.partition("; ")[0])
+        model = _model(_CASES[target][0])
         return Problem(model, {"negative ELBO": negative_elbo(model)}, per_decade=12)
 
     def lines(self, target: str, options: Options) -> list[Line]:
@@ -48,11 +56,11 @@ class Initialization(Study):
 
         In the place of N(0, I), ``auto`` begins where it chooses to.
         """
-        budgets = {"gsm": 5_000, "bbvi": 40_000, "bam": 5_000, "auto": 2_000}
-        if options.quick:
-            budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 300}
-        start = STARTS[target.partition("; ")[2]]
-        lines = fit_lines(options.solvers, budgets, start, own_start=start is None)
+        budgets = Budgets(
+            gsm=(5_000, 1_000), bbvi=(40_000, 2_000), bam=(5_000, 500), auto=(2_000, 300)
+        )
+        start = STARTS[_CASES[target][1]]
+        lines = fit_lines(options, budgets, start, own_start=start is None)
         return [*lines, BestLine("best", draws=2_000 if options.quick else 20_000)]
 
     def draw(self, table: Table, folder: Path) -> None:
@@ -73,9 +81,13 @@ class Clock(Study):
         targets = ["Gaussian, D = 64", "logistic regression, D = 50", "s = 0.5", "t = 0.5"]
         return targets[2:3] if options.quick else targets
 
+    def dim(self, target: str) -> int:
+        """Return the dimension of a name; the skewed ones have ten."""
+        return _DIMENSIONS.get(target, 10)
+
     def problem(self, target: str, options: Options) -> Problem:
         """Return the target in NumPy and in JAX."""
-        if "=" in target[:3]:
+        if target in SHAPES:
             bent = NonGaussian().problem(target, options)
             model, compiled = bent.target, bent.compiled
         else:
@@ -86,10 +98,10 @@ class Clock(Study):
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return the usual ones, each run by itself."""
         del target
-        budgets = {"gsm": 20_000, "bbvi": 100_000, "bam": 10_000, "auto": 2_000}
-        if options.quick:
-            budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 300}
-        lines = fit_lines(options.solvers, budgets, together=False, chunked=True)
+        budgets = Budgets(
+            gsm=(20_000, 1_000), bbvi=(100_000, 2_000), bam=(10_000, 500), auto=(2_000, 300)
+        )
+        lines = fit_lines(options, budgets, together=False, chunked=True)
         return [*lines, BestLine("best", draws=8_000)]
 
     def draw(self, table: Table, folder: Path) -> None:
@@ -102,20 +114,18 @@ def _gaussian(dim: int) -> Gaussian:
 
 
 def _model(name: str) -> Target:
-    if name == "eight schools":
-        return examples.eight_schools()
-    dim = int(name.rpartition(" ")[2])
-    if name.startswith("Gaussian"):
-        p = _gaussian(dim)
+    if name in _GAUSSIANS:
+        p = _gaussian(_GAUSSIANS[name])
         return examples.gaussian(p.mean, p.covariance)
-    return examples.logistic_regression(dim)
+    if name in _LOGISTIC:
+        return examples.logistic_regression(_LOGISTIC[name])
+    return examples.eight_schools()
 
 
 def _in_jax(name: str) -> JaxTarget:
-    dim = int(name.rpartition(" ")[2])
-    if name.startswith("Gaussian"):
-        return bent_in_jax(_gaussian(dim), 0.0, 1.0)
-    jax = require("jax")
+    if name in _GAUSSIANS:
+        return bent_in_jax(_gaussian(_GAUSSIANS[name]), 0.0, 1.0)
+    dim, jax = _LOGISTIC[name], require("jax")
     x, y = examples.logistic_data(dim)
 
     def log_density(beta: Any) -> Any:
