@@ -22,7 +22,7 @@ def examine(fit: Fit, draws: int, modes: bool, seed: int) -> Verdict:
     """Say whether to believe a fit; see :meth:`scorevi.Fit.check`."""
     draws = as_count("draws", draws, least=FEWEST)
     if fit.status.ok and fit.num_updates:  # else the target is not asked
-        target_of(fit, "it cannot be checked anew", "fit.verdict is what was found before")
+        target_of(fit, "so it cannot be checked anew", "fit.verdict is what was found before")
     with protected(fit) as safe:
         return check(_examination(safe, draws, seed), modes=modes)
 

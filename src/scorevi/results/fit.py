@@ -166,7 +166,7 @@ class Fit:
         """Return the named, constrained variables at the rows of theta (n, D)."""
         if self.target is None and not self.constrained:
             return split(theta, self.parameters)
-        target = target_of(self, "there are no constrained draws", "`sample` gives others")
+        target = target_of(self, "so it has no constrained draws", "`sample` gives others")
         return named(target, theta, include, seed)
 
     @cached_property

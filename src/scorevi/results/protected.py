@@ -35,7 +35,7 @@ def protected(fit: Fit) -> Iterator[Fit]:
 
 def fresh_draws(fit: Fit, draws: int, seed: int) -> Fresh:
     """Draw from the q of a fit and evaluate its target there."""
-    target_of(fit, "its density cannot be evaluated")
+    target_of(fit, "so its score cannot be computed")
     draws = as_count("draws", draws, least=2)
     fit.mean  # noqa: B018  (refuses a fit without an update)
     with protected(fit) as safe:

@@ -28,7 +28,8 @@ def summary_of(fit: Fit) -> tuple[Summary, ...]:
     fit.mean  # noqa: B018  (refuses a fit without an update)
     if not fit.constrained:
         return exact_table(fit.labels, fit.q)
-    target_of(fit, "it has no summary: that could not be computed when the fit was saved")
+    first = "The summary could not be computed when the fit was saved"
+    target_of(fit, "and needs its model", first=first)
     return _sampled_table(fit)
 
 

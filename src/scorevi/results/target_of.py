@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from scorevi.results.fit import Fit
 
 
-def target_of(fit: Fit, without: str, instead: str = "") -> Target:
+_ABSENT = "The fit was pickled or loaded without its model"
+
+
+def target_of(fit: Fit, without: str, instead: str = "", *, first: str = _ABSENT) -> Target:
     """Return the target of a fit, or say what follows from its absence.
 
     Parameters
@@ -18,13 +21,15 @@ def target_of(fit: Fit, without: str, instead: str = "") -> Target:
     fit
         Perhaps pickled or loaded, and then without its target.
     without
-        What cannot be had, as a sentence.
+        What follows from that, as the end of a sentence.
     instead
-        What can be had all the same, as another.
+        What can be had all the same, as a sentence.
+    first
+        What the sentence begins with.
     """
     if fit.target is None:
         raise ValueError(
-            f"The fit was pickled or loaded without its model, so {without}. Use "
+            f"{first}, {without}. Use "
             "scorevi.load(path, target=...) or dataclasses.replace(fit, target=...)"
             f"{instead and '; '}{instead}."
         )
