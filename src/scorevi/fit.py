@@ -18,7 +18,7 @@ from scorevi.engine.run import Run, Settings
 from scorevi.engine.showing import Showing
 from scorevi.engine.stopping import StopRule
 from scorevi.families import Gaussian
-from scorevi.results.best import best_of, rank
+from scorevi.results.best_of import best_of, rank
 from scorevi.results.fit import Fit
 from scorevi.results.of_run import of_run
 from scorevi.solvers import HasVariants, Solver, make_solver

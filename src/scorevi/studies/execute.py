@@ -22,10 +22,11 @@ import numpy as np
 from scorevi._version import __version__
 from scorevi.base.status import FitWarning
 from scorevi.studies import STUDY_NAMES
+from scorevi.studies.clock import Clock
+from scorevi.studies.initialization import Initialization
 from scorevi.studies.intuition import Intuition
 from scorevi.studies.plan import Line, Options, Problem, Study
 from scorevi.studies.posteriors import Posteriors
-from scorevi.studies.starts import Clock, Initialization
 from scorevi.studies.synthetic import BatchSize, Condition, Dimensions, NonGaussian
 from scorevi.studies.table import (
     Row,

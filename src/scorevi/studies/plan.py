@@ -14,6 +14,7 @@ from scorevi.families import Gaussian
 from scorevi.solvers import BBVI, GSM, BaM, Replay, Solver
 from scorevi.studies import SOLVER_NAMES
 from scorevi.studies.course import Moment, checkpoints, follow, follow_together
+from scorevi.studies.figures import Axes, draw_panels
 from scorevi.studies.table import Table
 from scorevi.targets.jax import JaxTarget
 
@@ -246,6 +247,8 @@ class Study(ABC):
     """Whether the seeds of a line are one job, because they can run in one compiled loop."""
     alone: ClassVar[bool] = False
     """Whether its runs are timed, so that nothing else may run beside them."""
+    axes: ClassVar[Axes] = Axes(lowest=1e-9)
+    """What the panels of its figure have in common."""
     gradient_cost: ClassVar[float] = 1.0
     """What a gradient of its targets costs, compared with those of other studies."""
 
@@ -266,6 +269,6 @@ class Study(ABC):
         del target
         return 10
 
-    @abstractmethod
     def draw(self, table: Table, folder: Path) -> None:
-        """Draw the figure into a folder."""
+        """Draw the figure into a folder: a panel for each target."""
+        draw_panels(table, self, folder, self.axes)

@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -17,8 +16,8 @@ from scorevi.base.target import named
 from scorevi.families import Gaussian
 from scorevi.fit import fit
 from scorevi.starts.climb import Ascent
-from scorevi.studies.best import BestLine
-from scorevi.studies.figures import ABOVE_BEST, draw_panels
+from scorevi.studies.best_gaussian import BestLine
+from scorevi.studies.figures import ABOVE_BEST
 from scorevi.studies.metrics import elbo, even_noise, marginal_wasserstein, moment_errors
 from scorevi.studies.plan import (
     Budgets,
@@ -32,7 +31,6 @@ from scorevi.studies.plan import (
     fit_lines,
 )
 from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
-from scorevi.studies.table import Table
 from scorevi.targets.stan import StanTarget
 from scorevi.trust.weights import smooth
 
@@ -64,6 +62,7 @@ class Posteriors(Study):
     name = "posteriordb"
     title = "Posteriors of posteriordb"
     metric = "negative ELBO"
+    axes = ABOVE_BEST
     grouped = False
     gradient_cost = 50.0
 
@@ -112,10 +111,6 @@ class Posteriors(Study):
         if "auto" in options.solvers:
             lines.append(VerdictLine("auto, by default"))
         return lines
-
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each posterior."""
-        draw_panels(table, self, folder, ABOVE_BEST)
 
 
 def at_mode(target: StanTarget) -> Gaussian | None:

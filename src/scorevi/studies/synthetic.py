@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +12,9 @@ from scorevi.base.extras import require
 from scorevi.base.target import Target
 from scorevi.families.gaussian import HALF_LOG_2PI, Gaussian
 from scorevi.solvers import GSM
-from scorevi.studies.figures import Axes, draw_panels
+from scorevi.studies.figures import Axes
 from scorevi.studies.metrics import elbo, even_noise, fisher, forward_kl
 from scorevi.studies.plan import Budgets, FitLine, Line, Options, Problem, Study, fit_lines
-from scorevi.studies.table import Table
 from scorevi.targets import synthetic as examples
 from scorevi.targets.jax import JaxTarget, from_jax
 
@@ -133,10 +131,6 @@ class Dimensions(Study):
         )
         return fit_lines(options, budgets)
 
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each dimension."""
-        draw_panels(table, self, folder, Axes(lowest=1e-9))
-
 
 class Condition(Study):
     """Ten-dimensional Gaussians of growing condition number."""
@@ -167,10 +161,6 @@ class Condition(Study):
         )
         return fit_lines(options, budgets)
 
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each condition number."""
-        draw_panels(table, self, folder, Axes(lowest=1e-9))
-
 
 class NonGaussian(Study):
     """Sinh-arcsinh normals from mild to extreme."""
@@ -178,6 +168,7 @@ class NonGaussian(Study):
     name = "nongaussian"
     title = "Impact of non-Gaussianity: sinh-arcsinh normal targets, D = 10"
     metric = "forward KL"
+    axes = Axes(columns=5, lowest=1e-3)
 
     def targets(self, options: Options) -> list[str]:
         """Return a name for each skew s and each tail t."""
@@ -195,10 +186,6 @@ class NonGaussian(Study):
             gsm=(20_000, 1_000), bbvi=(200_000, 8_000), bam=(20_000, 500), auto=(3_000, 300)
         )
         return fit_lines(options, budgets)
-
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each shape."""
-        draw_panels(table, self, folder, Axes(columns=5, lowest=1e-3))
 
 
 class BatchSize(Study):
@@ -232,7 +219,3 @@ class BatchSize(Study):
             for label, size in BATCH_SIZES.items()
             if not options.quick or size in (1, 2, 8)
         ]
-
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each target."""
-        draw_panels(table, self, folder, Axes(lowest=1e-9))
