@@ -18,7 +18,7 @@ from scorevi.examples import (
     random_gaussian,
     sinh_arcsinh,
 )
-from scorevi.studies.best import Best, best_gaussian
+from scorevi.studies.best_gaussian import Best, best_gaussian
 from scorevi.studies.metrics import elbo
 
 SEEDS = 10

@@ -14,11 +14,12 @@ from scorevi.base.progress import progress_bar
 from scorevi.base.status import FitError, warn_each_time
 from scorevi.engine.checkpoint import Keeping, open_checkpoint
 from scorevi.engine.restarts import Restarts
-from scorevi.engine.run import Run, Settings
+from scorevi.engine.run import Run
+from scorevi.engine.settings import Settings
 from scorevi.engine.showing import Showing
 from scorevi.engine.stopping import StopRule
 from scorevi.families import Gaussian
-from scorevi.results.best import best_of, rank
+from scorevi.results.best_of import best_of, rank
 from scorevi.results.fit import Fit
 from scorevi.results.of_run import of_run
 from scorevi.solvers import HasVariants, Solver, make_solver

@@ -16,7 +16,8 @@ from conftest import logistic_regression
 
 import scorevi
 from scorevi import Gaussian
-from scorevi.engine import checkpoint, stepping
+from scorevi.engine import stepping
+from scorevi.engine.checkpoint import file, keeping
 from scorevi.engine.compiled import Loop
 from scorevi.examples import random_gaussian, sinh_arcsinh
 from scorevi.solvers import SOLVERS
@@ -39,13 +40,13 @@ class Killed(BaseException):
 @pytest.fixture
 def quick(monkeypatch):
     """Writing after every update, without waiting for the disk."""
-    monkeypatch.setattr(checkpoint, "_SHARE", 1e9)
+    monkeypatch.setattr(keeping, "_SHARE", 1e9)
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 def fit_with_kills(monkeypatch, path, writes, *arguments, **options):
     """Fit, dying right after every so many writes; returns the fit and how often it died."""
-    write = checkpoint.write_arrays
+    write = keeping.write_arrays
     for kills in range(1000):
         left = next(writes)
 
@@ -57,7 +58,7 @@ def fit_with_kills(monkeypatch, path, writes, *arguments, **options):
                 raise Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "write_arrays", and_die)
+            patch.setattr(keeping, "write_arrays", and_die)
             try:
                 fit = scorevi.fit(
                     *arguments, checkpoint=path, resume=True, checkpoint_seconds=0, **options
@@ -494,11 +495,11 @@ def test_starts_at_other_points_are_told_apart(tmp_path):
 def test_another_version_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "c"
     scorevi.fit(shifted(0.0), checkpoint=path)
-    monkeypatch.setattr(checkpoint, "__version__", "99.0")
+    monkeypatch.setattr(file, "__version__", "99.0")
     with pytest.raises(ValueError, match=r"must be written by this version of scorevi.*is 99\.0"):
         scorevi.fit(shifted(0.0), checkpoint=path, resume=True)
     monkeypatch.undo()
-    monkeypatch.setattr(checkpoint, "_FORMAT", "scorevi-checkpoint-99")
+    monkeypatch.setattr(file, "FORMAT", "scorevi-checkpoint-99")
     with pytest.raises(ValueError, match=r"\(scorevi-checkpoint-1\), this is"):
         scorevi.fit(shifted(0.0), checkpoint=path, resume=True)
 
@@ -556,7 +557,7 @@ def test_wrong_arguments_are_named(tmp_path):
 
 
 def test_a_disk_that_fills_up_later_does_not_end_the_fit(monkeypatch, tmp_path):
-    write = checkpoint.write_arrays
+    write = keeping.write_arrays
     calls = 0
 
     def full(*args, **kwargs):
@@ -566,7 +567,7 @@ def test_a_disk_that_fills_up_later_does_not_end_the_fit(monkeypatch, tmp_path):
             raise OSError(28, "No space left on device")
         write(*args, **kwargs)
 
-    monkeypatch.setattr(checkpoint, "write_arrays", full)
+    monkeypatch.setattr(keeping, "write_arrays", full)
     fit = scorevi.fit(
         shifted(0.0),
         "gsm",

@@ -10,7 +10,7 @@ from conftest import SHORT, gsm_fit, gsm_iterate
 import scorevi
 from scorevi.examples import random_gaussian
 from scorevi.solvers import SOLVERS
-from scorevi.targets.jax import piece_sizes
+from scorevi.targets.jax.pieces import piece_sizes
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy

@@ -11,7 +11,8 @@ from conftest import logistic_regression
 
 import scorevi
 from scorevi.base.target import is_thread_safe
-from scorevi.engine.run import Run, Settings
+from scorevi.engine.run import Run
+from scorevi.engine.settings import Settings
 from scorevi.targets.isolated import evaluating
 
 

@@ -368,7 +368,7 @@ def test_what_is_random_in_a_deterministic_follows_the_seed():
 
 
 def test_many_draws_are_made_in_pieces(monkeypatch):
-    monkeypatch.setattr("scorevi.targets.pymc_graph._CHUNK_ENTRIES", 100)
+    monkeypatch.setattr("scorevi.targets.pymc.draws._CHUNK_ENTRIES", 100)
     model, target = made("eight_schools")
     theta, _ = points_of(model, target, size=57)
     in_pieces = target.variables.derived(theta, seed=0)["theta"]

@@ -20,9 +20,9 @@ from stan_programs import REGRESSION, SHARED, TRANSFORMS
 
 import scorevi
 from scorevi.targets.stan import CompileError, interface
+from scorevi.targets.stan.columns import outputs_of
 from scorevi.targets.stan.data import read_data, write_data
 from scorevi.targets.stan.program import Program
-from scorevi.targets.stan.target import _outputs
 from scorevi.targets.stan.toolchain import Toolchain
 
 N = 40
@@ -268,7 +268,7 @@ def _lognormal(mu, sigma):
 
 def test_columns_in_any_order():
     names = ["m.1.1", "m.2.1", "m.1.2", "m.2.2", "s", "t.1:1", "t.2:1", "t.1:2", "t.2:2"]
-    found = {name: columns.tolist() for name, columns in _outputs(names)}
+    found = {name: columns.tolist() for name, columns in outputs_of(names)}
     assert found == {"m": [[0, 2], [1, 3]], "s": 4, "t:1": [5, 6], "t:2": [7, 8]}
 
 

@@ -13,7 +13,7 @@ from scorevi.base.pairs import Pair
 from scorevi.examples import dense_base, gaussian, random_gaussian, sinh_arcsinh
 from scorevi.solvers.memory import regress, weights
 from scorevi.solvers.replay import _eager
-from scorevi.studies.best import best_gaussian
+from scorevi.studies.best_gaussian import best_gaussian
 from scorevi.studies.metrics import elbo
 
 

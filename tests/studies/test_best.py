@@ -4,7 +4,7 @@ import numpy as np
 
 from scorevi import Gaussian
 from scorevi.examples import dense_base, gaussian, random_gaussian, sinh_arcsinh
-from scorevi.studies.best import best_gaussian
+from scorevi.studies.best_gaussian import best_gaussian
 from scorevi.studies.metrics import elbo
 
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from scorevi.studies.claim_tables import table_of
 from scorevi.studies.claims import CLAIMS, Claim
-from scorevi.studies.details import table_of
 from scorevi.studies.rules import HOLDS, NOT, PARTLY, share_verdict
 from scorevi.studies.scorecard import lines_of, verdicts_of, write_scorecard
 from scorevi.studies.table import Row, Table, write_rows

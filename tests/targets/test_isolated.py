@@ -19,7 +19,7 @@ from conftest import SHORT, TARGETS
 import scorevi
 from scorevi.examples import random_gaussian
 from scorevi.targets.isolated import evaluating
-from scorevi.targets.worker import IN_WORKER
+from scorevi.targets.isolated.worker import IN_WORKER
 
 
 def children():

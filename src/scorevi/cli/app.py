@@ -14,7 +14,7 @@ from scorevi.cli.commands import compile_, demo, show
 from scorevi.cli.fit import fit
 from scorevi.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, as_options
 from scorevi.cli.study import study
-from scorevi.targets.stan.toolchain import CompileError
+from scorevi.targets.stan import CompileError
 
 _EXIT_CODES = """\b
 Exit codes:

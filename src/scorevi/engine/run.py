@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,10 @@ from scorevi.engine.batches import Batches, NothingGood
 from scorevi.engine.quality import Drawn, Quality, Recent
 from scorevi.engine.records import Snapshot, Updates
 from scorevi.engine.ridge import improper
+from scorevi.engine.settings import Settings
 from scorevi.engine.sign import SignCheck
 from scorevi.engine.stepping import Stepping, stepping
+from scorevi.engine.watching import Watcher
 from scorevi.families import Family, is_sound
 from scorevi.solvers.base import Batch, Remembers, Solver, family_of
 from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
@@ -33,36 +35,6 @@ _FIRST_LOOK = 8
 """Updates before the scores are asked for a direction along which the posterior has no end."""
 _CLOSING = 16
 """Draws of the final q, where the last ones of the run do not tell what it is worth."""
-
-
-class Settings(NamedTuple):
-    """What a run is told, beside target and solver."""
-
-    entropy: int
-    """The seed, as one integer."""
-    initial: Initial = None
-    """See :func:`scorevi.starts.start.start`."""
-    max_gradients: int | None = None
-    max_seconds: float | None = None
-    chunked: bool = False
-    """Whether updates may be done many at a time, where the target allows it."""
-
-
-class Watcher(Protocol):
-    """Somebody who looks at a run while it goes on, and may end it."""
-
-    @property
-    def next_update(self) -> float:
-        """The number of updates at which it wants to look; no chunk of updates goes beyond."""
-
-    def begin(self, run: Run) -> Status | None:
-        """Look before the first update; may restore the run from elsewhere, or end it."""
-
-    def look(self, run: Run) -> Status | None:
-        """Look when the start is made, and after each update or chunk of them; may end it."""
-
-    def end(self, run: Run) -> None:
-        """Close up when the run has ended, however that came to pass."""
 
 
 class Run:

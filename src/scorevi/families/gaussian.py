@@ -23,9 +23,10 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
-from scorevi.base.arrays import AnyArray, Array, Seed, as_count, as_float_array, as_rng, namespace
+from scorevi.base.arrays import AnyArray, Array, Seed, as_count, as_rng, namespace
 from scorevi.base.linalg import add_low_rank, rows_times, times_rows
 from scorevi.families.base import Points
+from scorevi.families.moments import checked, factor_of
 
 HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -61,7 +62,7 @@ class Gaussian:
 
     def __init__(self, mean: Array, factor: Array, log_det: float | None = None) -> None:
         if log_det is None:
-            mean, factor, log_det = _checked(mean, factor)
+            mean, factor, log_det = checked(mean, factor)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "factor", factor)
         object.__setattr__(self, "log_det", log_det)
@@ -75,37 +76,7 @@ class Gaussian:
     @classmethod
     def from_moments(cls, mean: ArrayLike, covariance: ArrayLike) -> Gaussian:
         """Build from a mean, shape (D,), and a covariance, shape (D, D)."""
-        mean = as_float_array("mean", mean, (None,))
-        dim = mean.shape[0]
-        if dim == 0:
-            raise ValueError("`mean` must have at least one entry; got shape (0,).")
-        covariance = as_float_array("covariance", covariance, (dim, dim))
-        variance = np.diag(covariance)
-        if (variance <= 0).any():
-            worst = int(np.argmin(variance))
-            raise ValueError(
-                "`covariance` must be positive definite; "
-                f"its diagonal entry {worst} is {variance[worst]:.3g}."
-            )
-        # On the scale of correlations the checks mean the same whatever the units are.
-        scale = np.sqrt(variance)
-        correlation = covariance / scale / scale[:, None]
-        asymmetry = float(np.abs(correlation - correlation.T).max())
-        if asymmetry > 1e-8:
-            raise ValueError(
-                "`covariance` must be symmetric; it differs from its transpose by up to "
-                f"{asymmetry:.3g} on the scale of correlations. "
-                "If that is rounding, pass (covariance + covariance.T) / 2."
-            )
-        try:
-            root = np.linalg.cholesky((correlation + correlation.T) / 2)
-        except np.linalg.LinAlgError:
-            smallest = float(np.linalg.eigvalsh(correlation)[0])
-            raise ValueError(
-                "`covariance` must be positive definite; its correlation matrix has an "
-                f"eigenvalue of {smallest:.3g}."
-            ) from None
-        factor = np.asarray(root * scale[:, None], dtype=np.float64)
+        mean, factor = factor_of(mean, covariance)
         return cls(mean, factor, float(np.log(np.diag(factor)).sum()))
 
     @property
@@ -289,15 +260,3 @@ class Gaussian:
             ).T,
             dtype=np.float64,
         )
-
-
-def _checked(mean: ArrayLike, factor: ArrayLike) -> tuple[Array, Array, float]:
-    """Check what a user gave, and compute log|det factor|."""
-    factor = as_float_array("factor", factor, (None, None))
-    mean = as_float_array("mean", mean, (factor.shape[0],))
-    if factor.shape[0] != factor.shape[1] or factor.shape[0] == 0:
-        raise ValueError(f"`factor` must be square; got shape {factor.shape}.")
-    sign, log_det = np.linalg.slogdet(factor)
-    if sign == 0:
-        raise ValueError("`factor` must be invertible; it is singular.")
-    return mean, factor, float(log_det)

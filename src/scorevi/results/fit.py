@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from scorevi._version import __version__
 from scorevi.base.arrays import Array, Seed, as_count, seed_entropy
-from scorevi.base.evaluate import BadScores, Evaluator
+from scorevi.base.evaluate import BadScores
 from scorevi.base.labels import theta_labels
 from scorevi.base.status import FitError, Status
 from scorevi.base.target import Parameter, Target, all_labels, named, split
 from scorevi.base.variables import Include, check_include
 from scorevi.engine.quality import Quality
 from scorevi.families import Gaussian
+from scorevi.results.examining import examine
 from scorevi.results.export import to_arviz, to_pandas
 from scorevi.results.parts import Resample, Summary, Trace
+from scorevi.results.pickling import state_of, twin_of
 from scorevi.results.protected import fresh_draws, protected
+from scorevi.results.report import one_line
 from scorevi.results.resample import resample
 from scorevi.results.saving import save
-from scorevi.results.summary import exact_table, sampled_table
+from scorevi.results.summary import summary_of
+from scorevi.results.target_of import target_of
 from scorevi.targets.isolated import Isolation
-from scorevi.trust.check import check
 from scorevi.trust.error_bars import ErrorBars, error_bars
-from scorevi.trust.examination import Course, Examination, Restart
+from scorevi.trust.examination import Restart
 from scorevi.trust.fresh_draws import DRAWS
 from scorevi.trust.verdict import Verdict
-from scorevi.trust.weights import FEWEST
 
 
 @dataclass(eq=False, repr=False)
@@ -109,19 +108,16 @@ class Fit:
         The entries of a variable whose unconstrained form has another shape are called after
         those that they move: the three of a 3×3 correlation ``L[1,0]``, ``L[2,0]``, ``L[2,1]``.
         """
-        if self.saved_labels:
-            return self.saved_labels
-        return (
-            tuple(all_labels(self.parameters)) if self.target is None else theta_labels(self.target)
-        )
+        if self.target is None:
+            return self.saved_labels or tuple(all_labels(self.parameters))
+        return self.saved_labels or theta_labels(self.target)
 
     @property
     def elbo(self) -> float:
         """The ELBO of q, estimated from the last draws of the fit.
 
-        See :mod:`scorevi.engine.quality`.
         ``fit.quality.elbo_error`` is its standard error. NaN where the target has no log density,
-        or where too few draws came from near q to tell.
+        or where too few draws came from near q to tell; see :mod:`scorevi.engine.quality`.
         """
         return self.quality.elbo
 
@@ -168,15 +164,10 @@ class Fit:
 
     def named(self, theta: Array, include: Include = "all", seed: int = 0) -> dict[str, Array]:
         """Return the named, constrained variables at the rows of theta (n, D)."""
-        if self.target is None:
-            if self.constrained:
-                raise ValueError(
-                    "The fit was pickled or loaded without its model, so draws cannot be put on "
-                    "the constrained scale. Use scorevi.load(path, target=...) or "
-                    "dataclasses.replace(fit, target=...), or `sample` for unconstrained draws."
-                )
+        if self.target is None and not self.constrained:
             return split(theta, self.parameters)
-        return named(self.target, theta, include, seed)
+        target = target_of(self, "so it has no constrained draws", "`sample` gives others")
+        return named(target, theta, include, seed)
 
     @cached_property
     def summary(self) -> tuple[Summary, ...]:
@@ -187,23 +178,12 @@ class Fit:
         predicts are left out. The parameters come first, then what is derived from them, arrays
         of more than 20 entries last.
         """
-        if self.saved_summary:
-            return self.saved_summary
-        if not self.constrained:
-            return exact_table(self.labels, self._fitted)
-        self._fitted  # noqa: B018  (refuses a fit without an update)
-        if self.target is None:
-            raise ValueError(
-                "The summary could not be computed when the fit was saved, and needs its model. "
-                "Use scorevi.load(path, target=...)."
-            )
-        return sampled_table(self)
+        return self.saved_summary or summary_of(self)
 
     def check(self, *, draws: int = DRAWS, modes: bool = True, seed: int = 0) -> Verdict:
         """Say whether to believe the fit: ``pass``, ``warn`` or ``fail``, with reasons and advice.
 
-        See :mod:`scorevi.trust.check` for what is looked at, and docs/trust.md for how often it is
-        right.
+        See :mod:`scorevi.trust.check` for what is looked at, docs/trust.md for how often it errs.
 
         Parameters
         ----------
@@ -222,14 +202,7 @@ class Fit:
         >>> verdict == "pass", verdict.reasons
         (True, ())
         """
-        draws = as_count("draws", draws, least=FEWEST)
-        if self.target is None and self.status.ok and self.num_updates:
-            raise ValueError(
-                "The fit was pickled or loaded without its model, so it cannot be checked anew. "
-                "Use scorevi.load(path, target=...); fit.verdict is what was found before."
-            )
-        with protected(self) as fit:
-            self.verdict = check(fit._examination(draws, seed), modes=modes)
+        self.verdict = examine(self, draws, modes, seed)
         return self.verdict
 
     def error_bars(self, draws: int = DRAWS, seed: int = 0) -> ErrorBars:
@@ -305,60 +278,22 @@ class Fit:
         return variables.constrain is not None or variables.derive is not None
 
     def __repr__(self) -> str:
-        elbo = "" if math.isnan(self.elbo) else f", ELBO {self.elbo:.4g}"
-        fisher = f", Fisher residual {self.fisher:.3g}" if self.quality.known else ""
-        return (
-            f"<Fit of {self.dim} dimensions by {self.solver}: {self.num_gradients} gradients, "
-            f"{self.seconds:.2g} s{elbo}{fisher}; {self.status}>"
-        )
-
-    def _examination(self, draws: int, seed: int) -> Examination:
-        course = Course(
-            self.status,
-            self.num_updates,
-            self.num_gradients,
-            self.bad_scores,
-            self.elbo,
-            self.restarts,
-        )
-        # A fit that failed may have no target; then none is asked.
-        evaluator = Evaluator(cast("Target", self.target))
-        return Examination(self.q, course, self.labels, evaluator, draws, seed)
+        return f"<{one_line(self)}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        known = {
-            name: value
-            for name, value in self.__dict__.items()
-            if name not in ("summary", "labels")
-        }
-        summary: tuple[Summary, ...] = ()
-        if self.constrained and self.num_updates:
-            with contextlib.suppress(ValueError):  # a faulty `constrain` must not stand in the way
-                summary = self.summary
-        return known | {
-            "target": None,
-            "saved_summary": summary,
-            "saved_constrained": self.constrained,
-            "saved_labels": self.labels,
-        }
+        return state_of(self)
 
     def __copy__(self) -> Fit:
-        return self.__deepcopy__(None)
+        return twin_of(self, None)
 
-    def __deepcopy__(self, memo: dict[int, Any] | None) -> Fit:
-        """Copy all but the target, which is shared: within a process it need not be left out."""
-        twin = object.__new__(type(self))
-        for name, value in self.__dict__.items():
-            shared = memo is None or name == "target"
-            twin.__dict__[name] = value if shared else copy.deepcopy(value, memo)
-        return twin
+    def __deepcopy__(self, memo: dict[int, Any]) -> Fit:
+        return twin_of(self, memo)
 
     @property
     def _fitted(self) -> Gaussian:
         if self.num_updates == 0:
-            raise FitError(
-                "No update was made, so there is nothing fitted to return "
-                f"(fit.q holds the start). {self.status.explain()}",
-                self,
+            nothing = (
+                "No update was made, so there is nothing fitted to return (fit.q holds the start)."
             )
+            raise FitError(f"{nothing} {self.status.explain()}", self)
         return self.q

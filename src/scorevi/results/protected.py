@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scorevi.base.arrays import as_count
 from scorevi.base.evaluate import Evaluator
+from scorevi.results.target_of import target_of
 from scorevi.targets.isolated import Isolation, evaluating
 from scorevi.trust.fresh_draws import Fresh, draw
 
@@ -34,11 +35,7 @@ def protected(fit: Fit) -> Iterator[Fit]:
 
 def fresh_draws(fit: Fit, draws: int, seed: int) -> Fresh:
     """Draw from the q of a fit and evaluate its target there."""
-    if fit.target is None:
-        raise ValueError(
-            "The fit was pickled or loaded without its model. Use "
-            "scorevi.load(path, target=...) or dataclasses.replace(fit, target=...)."
-        )
+    target_of(fit, "so its score cannot be computed")
     draws = as_count("draws", draws, least=2)
     fit.mean  # noqa: B018  (refuses a fit without an update)
     with protected(fit) as safe:

@@ -5,10 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scorevi.results.fit import Fit
 from scorevi.results.parts import Summary
+
+if TYPE_CHECKING:
+    from scorevi.results.fit import Fit
+
+
+def one_line(fit: Fit) -> str:
+    """Return what a fit is, what it cost, and how it ended."""
+    elbo = "" if math.isnan(fit.elbo) else f", ELBO {fit.elbo:.4g}"
+    fisher = f", Fisher residual {fit.fisher:.3g}" if fit.quality.known else ""
+    return (
+        f"Fit of {fit.dim} dimensions by {fit.solver}: {fit.num_gradients} gradients, "
+        f"{fit.seconds:.2g} s{elbo}{fisher}; {fit.status}"
+    )
 
 
 def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import scipy.special
 from scorevi.base.labels import labels_of
 from scorevi.families import Family
 from scorevi.results.parts import Summary
+from scorevi.results.target_of import target_of
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
@@ -22,6 +23,16 @@ _LONG = 20
 """Derived variables with more entries come last."""
 
 
+def summary_of(fit: Fit) -> tuple[Summary, ...]:
+    """Return the table of a fit; see :attr:`scorevi.Fit.summary`."""
+    fit.mean  # noqa: B018  (refuses a fit without an update)
+    if not fit.constrained:
+        return exact_table(fit.labels, fit.q)
+    first = "The summary could not be computed when the fit was saved"
+    target_of(fit, "and needs its model", first=first)
+    return _sampled_table(fit)
+
+
 def exact_table(labels: Sequence[str], q: Family) -> tuple[Summary, ...]:
     """Return the table of unconstrained parameters under a Gaussian."""
     low, high = scipy.special.ndtri(_INTERVAL)
@@ -31,7 +42,7 @@ def exact_table(labels: Sequence[str], q: Family) -> tuple[Summary, ...]:
     )
 
 
-def sampled_table(fit: Fit) -> tuple[Summary, ...]:
+def _sampled_table(fit: Fit) -> tuple[Summary, ...]:
     """Return the table of constrained variables, from draws of a fixed seed."""
     assert fit.target is not None
     variables = fit.target.variables

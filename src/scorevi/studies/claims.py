@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from scorevi.studies.levels import CONVERGED, NATS
 from scorevi.studies.rules import (
-    CONVERGED,
-    NATS,
     Decide,
     any_start,
     batches,

@@ -16,7 +16,8 @@ from scorevi.base.arrays import Array
 from scorevi.base.noise import Noise
 from scorevi.base.target import Target
 from scorevi.engine.compiled import Lanes
-from scorevi.engine.run import Run, Settings
+from scorevi.engine.run import Run
+from scorevi.engine.settings import Settings
 from scorevi.families import Gaussian
 from scorevi.fit import make_run
 from scorevi.solvers import Solver

@@ -22,10 +22,11 @@ import numpy as np
 from scorevi._version import __version__
 from scorevi.base.status import FitWarning
 from scorevi.studies import STUDY_NAMES
+from scorevi.studies.clock import Clock
+from scorevi.studies.initialization import Initialization
 from scorevi.studies.intuition import Intuition
 from scorevi.studies.plan import Line, Options, Problem, Study
 from scorevi.studies.posteriors import Posteriors
-from scorevi.studies.starts import Clock, Initialization
 from scorevi.studies.synthetic import BatchSize, Condition, Dimensions, NonGaussian
 from scorevi.studies.table import (
     Row,
@@ -225,10 +226,9 @@ def _begin() -> None:
 
 def _size(job: Job) -> float:
     line = _line(job.study, job.target, job.label, job.options)
-    tail = job.target.rpartition("D = ")[2]
-    dim = int(tail) if tail.isdigit() else 10
-    real = 50 if job.study == "posteriordb" else 1
-    return line.max_gradients * len(job.seeds) * (1 + (dim / 16) ** 2) * real
+    study = STUDIES[job.study]
+    of_one = study.gradient_cost * (1 + (study.dim(job.target) / 16) ** 2)
+    return line.max_gradients * len(job.seeds) * of_one
 
 
 def _line(study: str, target: str, label: str, options: Options) -> Line:

@@ -14,6 +14,7 @@ from scorevi.families import Gaussian
 from scorevi.solvers import BBVI, GSM, BaM, Replay, Solver
 from scorevi.studies import SOLVER_NAMES
 from scorevi.studies.course import Moment, checkpoints, follow, follow_together
+from scorevi.studies.figures import Axes, draw_panels
 from scorevi.studies.table import Table
 from scorevi.targets.jax import JaxTarget
 
@@ -181,9 +182,23 @@ def measured(moment: Moment, measures: Mapping[str, Measure]) -> list[Value]:
     ]
 
 
+class Budgets(NamedTuple):
+    """The most gradients that each solver may spend: in full, and in a quick look."""
+
+    gsm: tuple[int, int]
+    bbvi: tuple[int, int]
+    bam: tuple[int, int]
+    auto: tuple[int, int]
+
+    def most(self, solver: str, quick: bool) -> int:
+        """Return the budget of a solver, by its name."""
+        full, few = self._asdict()[solver]
+        return int(few if quick else full)
+
+
 def fit_lines(
-    wanted: Sequence[str],
-    budgets: Mapping[str, int],
+    options: Options,
+    budgets: Budgets,
     initial: str | None = None,
     *,
     own_start: bool = False,
@@ -193,10 +208,10 @@ def fit_lines(
 
     Parameters
     ----------
-    wanted
-        Out of :data:`scorevi.studies.SOLVER_NAMES`.
+    options
+        Which solvers take part, and whether in a quick look.
     budgets
-        The most gradients, by name.
+        The most gradients of each.
     initial
         The start; N(0, I) if left out, as in the paper.
     own_start
@@ -205,8 +220,8 @@ def fit_lines(
         Handed on to :class:`FitLine`.
     """
     lines: list[Line] = []
-    for name in wanted:
-        most = budgets[name]
+    for name in options.solvers:
+        most = budgets.most(name, options.quick)
         if name == "bbvi":
             lines += [
                 FitLine(f"bbvi {rate:g}", BBVI(learning_rate=rate), most, initial, **more)
@@ -232,6 +247,10 @@ class Study(ABC):
     """Whether the seeds of a line are one job, because they can run in one compiled loop."""
     alone: ClassVar[bool] = False
     """Whether its runs are timed, so that nothing else may run beside them."""
+    axes: ClassVar[Axes] = Axes(lowest=1e-9)
+    """What the panels of its figure have in common."""
+    gradient_cost: ClassVar[float] = 1.0
+    """What a gradient of its targets costs, compared with those of other studies."""
 
     @abstractmethod
     def targets(self, options: Options) -> list[str]:
@@ -245,6 +264,11 @@ class Study(ABC):
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return what is run on a target."""
 
-    @abstractmethod
+    def dim(self, target: str) -> int:
+        """Return about how many dimensions a target has, without making it."""
+        del target
+        return 10
+
     def draw(self, table: Table, folder: Path) -> None:
-        """Draw the figure into a folder."""
+        """Draw the figure into a folder: a panel for each target."""
+        draw_panels(table, self, folder, self.axes)

@@ -20,7 +20,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.target import labels
-from scorevi.targets.stan.target import StanTarget, from_stan
+from scorevi.targets.stan import StanTarget, from_stan
 
 EIGHT = (
     "arK-arK",

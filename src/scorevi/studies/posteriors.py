@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -17,10 +16,11 @@ from scorevi.base.target import named
 from scorevi.families import Gaussian
 from scorevi.fit import fit
 from scorevi.starts.climb import Ascent
-from scorevi.studies.best import BestLine
-from scorevi.studies.figures import ABOVE_BEST, draw_panels
+from scorevi.studies.best_gaussian import BestLine
+from scorevi.studies.figures import ABOVE_BEST
 from scorevi.studies.metrics import elbo, even_noise, marginal_wasserstein, moment_errors
 from scorevi.studies.plan import (
+    Budgets,
     Line,
     Measure,
     Options,
@@ -31,8 +31,7 @@ from scorevi.studies.plan import (
     fit_lines,
 )
 from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
-from scorevi.studies.table import Table
-from scorevi.targets.stan.target import StanTarget
+from scorevi.targets.stan import StanTarget
 from scorevi.trust.weights import smooth
 
 NEAR_GAUSSIAN = (
@@ -63,7 +62,9 @@ class Posteriors(Study):
     name = "posteriordb"
     title = "Posteriors of posteriordb"
     metric = "negative ELBO"
+    axes = ABOVE_BEST
     grouped = False
+    gradient_cost = 50.0
 
     def targets(self, options: Options) -> list[str]:
         """Return those asked for, or the paper's eight, the near-Gaussian ones first."""
@@ -102,18 +103,14 @@ class Posteriors(Study):
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return the usual ones from the mode, the best Gaussian, and ``auto`` with its verdict."""
         del target
-        budgets = {"gsm": 10_000, "bbvi": 30_000, "bam": 5_000, "auto": 3_000}
-        if options.quick:
-            budgets = {"gsm": 1_000, "bbvi": 2_000, "bam": 500, "auto": 1_000}
-        lines = fit_lines(options.solvers, budgets, _AT_MODE, own_start=True)
+        budgets = Budgets(
+            gsm=(10_000, 1_000), bbvi=(30_000, 2_000), bam=(5_000, 500), auto=(3_000, 1_000)
+        )
+        lines = fit_lines(options, budgets, _AT_MODE, own_start=True)
         lines.append(BestLine("best", draws=2_000 if options.quick else 8_000))
         if "auto" in options.solvers:
             lines.append(VerdictLine("auto, by default"))
         return lines
-
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each posterior."""
-        draw_panels(table, self, folder, ABOVE_BEST)
 
 
 def at_mode(target: StanTarget) -> Gaussian | None:

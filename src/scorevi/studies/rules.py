@@ -13,16 +13,25 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.studies.best_rate import best_rate, median_below
+from scorevi.studies.levels import (
+    CONVERGED,
+    ELBO,
+    KL,
+    NATS,
+    Speed,
+    batch_level,
+    bbvi_level,
+    best_elbo,
+    final_level,
+    late_level,
+    speed,
+    swing,
+)
 from scorevi.studies.posteriors import NEAR_GAUSSIAN
-from scorevi.studies.synthetic import dimension, skew_and_tail
-from scorevi.studies.table import Curve, Table, short
+from scorevi.studies.synthetic import BATCH_SIZES, DIMENSIONS, SHAPES
+from scorevi.studies.table import Table, short
 
 HOLDS, PARTLY, NOT = "holds", "holds partly", "does not hold here"
-KL, ELBO = "forward KL", "negative ELBO"
-CONVERGED = 0.01
-"""The forward KL, in nats, at which a fit of a Gaussian target counts as converged."""
-NATS = 1.0
-"""The distance from the best Gaussian's ELBO at which a fit of a posterior counts as arrived."""
 
 
 class Found(NamedTuple):
@@ -43,35 +52,6 @@ def share_verdict(yes: Sequence[bool]) -> str:
     return PARTLY if sum(yes) >= len(yes) / 2 else NOT
 
 
-class Speed(NamedTuple):
-    """Gradients to a level on one target, medians over runs."""
-
-    target: str
-    ours: float
-    bbvi: float
-    budget: int
-    """What BBVI was given."""
-
-    @property
-    def ratio(self) -> float:
-        """How many times as many BBVI takes, at least; 0 where we do not arrive."""
-        return min(self.bbvi, self.budget) / self.ours if math.isfinite(self.ours) else 0.0
-
-    def __str__(self) -> str:
-        if not math.isfinite(self.ours):
-            return f"{short(self.target)}: not reached"
-        return f"{short(self.target)}: {'' if math.isfinite(self.bbvi) else '> '}{self.ratio:.3g}×"
-
-
-def speed(table: Table, target: str, solver: str, metric: str, level: float) -> Speed:
-    """Compare a solver with BBVI on a target."""
-    rate = best_rate(table, target, metric, level)
-    theirs = table.curves(target, rate, metric) if rate else []
-    ours = median_below(table.curves(target, solver, metric), level)
-    budget = int(theirs[0].gradients[-1]) if theirs else 0
-    return Speed(target, ours, median_below(theirs, level), budget)
-
-
 def _listed(items: Sequence[object]) -> str:
     return "; ".join(str(item) for item in items)
 
@@ -80,7 +60,7 @@ def fewer_gradients(least: float, below: float = math.inf) -> Decide:
     """Decide whether BBVI takes ``least`` times as many gradients, in dimensions below a limit."""
 
     def decide(table: Table, solver: str) -> Found:
-        targets = [target for target in table.targets if dimension(target) < below]
+        targets = [target for target in table.targets if DIMENSIONS[target] < below]
         found = [speed(table, target, solver, KL, CONVERGED) for target in targets]
         return Found(share_verdict([one.ratio >= least for one in found]), _listed(found))
 
@@ -89,7 +69,7 @@ def fewer_gradients(least: float, below: float = math.inf) -> Decide:
 
 def exponent(table: Table, solver: str) -> Found:
     """Fit the exponent of gradients to convergence in D."""
-    dims = np.array([dimension(target) for target in table.targets], dtype=float)
+    dims = np.array([DIMENSIONS[target] for target in table.targets], dtype=float)
     by_run = np.array(
         [
             [curve.first_below(CONVERGED) for curve in table.curves(target, solver, KL)]
@@ -114,15 +94,10 @@ def worse_solution(table: Table, solver: str) -> Found:
     pairs = []
     for target in table.targets:
         rate = best_rate(table, target, KL)
-        ours, theirs = (_final(table.curves(target, one, KL)) for one in (solver, rate or ""))
+        ours, theirs = (final_level(table.curves(target, one, KL)) for one in (solver, rate or ""))
         pairs.append((short(target), ours, theirs))
     figure = _listed([f"{name}: {ours:.1e} against {theirs:.1e}" for name, ours, theirs in pairs])
     return Found(share_verdict([theirs > 2 * ours for _, ours, theirs in pairs]), figure)
-
-
-def _final(curves: Sequence[Curve]) -> float:
-    """Return the median over runs of a metric at the end; of zero, what rounding leaves."""
-    return max(float(np.median([curve.last for curve in curves])), 1e-16) if curves else math.inf
 
 
 def insensitive(table: Table, solver: str) -> Found:
@@ -149,17 +124,6 @@ def bbvi_stuck(table: Table, solver: str) -> Found:
     return Found(verdict, f"{figure} ({rate})")
 
 
-def bbvi_level(table: Table, target: str) -> float:
-    """Return the level that counts as BBVI's final one on a target, with a margin."""
-    theirs = table.curves(target, best_rate(table, target, KL) or "", KL)
-    return 1.1 * late_level(theirs) + 0.02
-
-
-def late_level(curves: Sequence[Curve]) -> float:
-    """Return the median over runs of a metric's mean in the last half."""
-    return float(np.median([np.mean(curve.late()) for curve in curves])) if curves else math.inf
-
-
 def faster_to_equal(table: Table, solver: str) -> Found:
     """Compare gradients to BBVI's late level."""
     found = [
@@ -180,22 +144,13 @@ def equally_good(table: Table, solver: str) -> Found:
     return Found(share_verdict(same), _listed(told))
 
 
-def swing(curves: Sequence[Curve]) -> float:
-    """Return the range, 10 to 90 %, of a metric in the last half, median over runs; ∞ if lost."""
-    ranges = [
-        np.subtract(*np.quantile(late, [0.9, 0.1])) if np.isfinite(late).all() else np.inf
-        for late in (curve.late() for curve in curves)
-    ]
-    return float(np.median(ranges)) if ranges else math.nan
-
-
 def oscillates(table: Table, solver: str) -> Found:
     """Compare how much the late forward KL swings, on mild and on extreme targets."""
     extreme: list[bool] = []
     mild: list[bool] = []
     told = []
     for target in table.targets:
-        skew, tail = skew_and_tail(target)
+        skew, tail = SHAPES[target]
         ours = swing(table.curves(target, solver, KL))
         theirs = swing(table.curves(target, best_rate(table, target, KL) or "", KL))
         yes = ours > 0.5 and ours > theirs
@@ -221,12 +176,6 @@ def _to_the_best(table: Table, solver: str) -> list[Speed]:
         speed(table, target, solver, ELBO, best_elbo(table, target) + NATS)
         for target in table.targets
     ]
-
-
-def best_elbo(table: Table, target: str) -> float:
-    """Return the negative ELBO of the best Gaussian."""
-    best = table.curves(target, "best", ELBO)
-    return best[0].last if best else math.nan
 
 
 def larger_elbo(near_gaussian: bool) -> Decide:
@@ -262,33 +211,26 @@ def stable_moments(table: Table, solver: str) -> Found:
     return Found(share_verdict(yes) if yes else PARTLY, _listed(told))
 
 
-def batch_level(table: Table, target: str) -> float:
-    """Return the forward KL to which batch sizes are compared on a target."""
-    if target.startswith("Gaussian"):
-        return CONVERGED
-    return 1.5 * min(late_level(table.curves(target, solver, KL)) for solver in table.solvers)
-
-
 def batches(least: int, better: bool) -> Decide:
     """Decide whether B = 2 beats B = 1, or whether larger batches, from ``least`` on, do not."""
 
     def decide(table: Table, solver: str) -> Found:
         del solver
-        sizes = [int(label.partition("=")[2]) for label in table.solvers]
+        labels = {BATCH_SIZES[label]: label for label in table.solvers}
         yes, told = [], []
         for target in table.targets:
             level = batch_level(table, target)
             numbers = {
-                size: median_below(table.curves(target, f"gsm B={size}", KL), level)
-                for size in sizes
+                size: median_below(table.curves(target, label, KL), level)
+                for size, label in labels.items()
             }
             if better:
                 yes.append(numbers[2] < numbers[1])
                 told.append(f"{target}: {numbers[2]:g} against {numbers[1]:g}")
             else:
-                others = [numbers[size] for size in sizes if size >= least]
+                others = [numbers[size] for size in labels if size >= least]
                 yes.append(min(others) >= 0.9 * numbers[2])
-                listed = ", ".join(f"{numbers[size]:g}" for size in sizes if size >= 2)
+                listed = ", ".join(f"{numbers[size]:g}" for size in labels if size >= 2)
                 told.append(f"{target}: {listed}")
         return Found(share_verdict(yes), _listed(told))
 

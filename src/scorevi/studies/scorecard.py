@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from scorevi.studies.best_rate import best_rate
+from scorevi.studies.claim_tables import details, table_of
 from scorevi.studies.claims import CLAIMS, Claim
-from scorevi.studies.details import details, table_of
 from scorevi.studies.execute import STUDIES
-from scorevi.studies.rules import ELBO, Found
+from scorevi.studies.levels import ELBO
+from scorevi.studies.rules import Found
 from scorevi.studies.table import Table, read_rows
 
 _INTRODUCTION = """# Scorecard

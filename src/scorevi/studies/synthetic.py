@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +12,9 @@ from scorevi.base.extras import require
 from scorevi.base.target import Target
 from scorevi.families.gaussian import HALF_LOG_2PI, Gaussian
 from scorevi.solvers import GSM
-from scorevi.studies.figures import Axes, draw_panels
+from scorevi.studies.figures import Axes
 from scorevi.studies.metrics import elbo, even_noise, fisher, forward_kl
-from scorevi.studies.plan import FitLine, Line, Options, Problem, Study, fit_lines
-from scorevi.studies.table import Table
+from scorevi.studies.plan import Budgets, FitLine, Line, Options, Problem, Study, fit_lines
 from scorevi.targets import synthetic as examples
 from scorevi.targets.jax import JaxTarget, from_jax
 
@@ -26,12 +24,37 @@ its moments, so that the forward KL on them is exact, and never negative."""
 _NOISE = 1000
 
 
+class Shape(NamedTuple):
+    """How a sinh-arcsinh normal is bent; as it is here, not at all."""
+
+    skew: float = 0.0
+    tail: float = 1.0
+
+
+DIMENSIONS = {f"D = {dim}": dim for dim in (4, 8, 16, 32, 64, 128, 256)}
+CONDITIONS = {f"c = {c}": c for c in (1, 10, 100, 1000)}
+SHAPES = {
+    **{f"s = {skew}": Shape(skew=skew) for skew in (0.2, 0.5, 1.0, 1.4, 1.8)},
+    **{f"t = {tail}": Shape(tail=tail) for tail in (0.1, 0.5, 0.8, 1.4, 2.0)},
+}
+GAUSSIANS = {f"Gaussian, D = {dim}": dim for dim in (10, 32)}
+BATCH_SIZES = {f"gsm B={size}": size for size in (1, 2, 4, 8, 16, 32)}
+"""Like those above, the names that results have, and what they stand for."""
+
+
 def gaussian_problem(p: Gaussian) -> Problem:
     """Return a Gaussian target, measured by the forward KL."""
     samples = np.asarray(p.unwhiten(even_noise(_SAMPLES, p.dim, seed=1)))
     measure = partial(forward_kl, samples=samples, log_density=np.asarray(p.log_density(samples)))
     target = examples.gaussian(p.mean, p.covariance)
     return Problem(target, {"forward KL": measure}, compiled=bent_in_jax(p, 0.0, 1.0))
+
+
+def dense_problem(dim: int) -> Problem:
+    """Return N(m, A Aᵀ/D + 0.1·I) with standard normal m and A."""
+    base = examples.dense_base(dim, seed=dim)
+    mean = np.random.default_rng(dim).standard_normal(dim)
+    return gaussian_problem(Gaussian(mean, base.factor, base.log_det))
 
 
 def bent_problem(base: Gaussian, skew: float, tail: float) -> Problem:
@@ -86,39 +109,27 @@ class Dimensions(Study):
 
     def targets(self, options: Options) -> list[str]:
         """Return a name for each dimension."""
-        return [
-            f"D = {dim}" for dim in ((4, 16) if options.quick else (4, 8, 16, 32, 64, 128, 256))
-        ]
+        return ["D = 4", "D = 16"] if options.quick else list(DIMENSIONS)
+
+    def dim(self, target: str) -> int:
+        """Return the dimension of a name."""
+        return DIMENSIONS[target]
 
     def problem(self, target: str, options: Options) -> Problem:
-        """Return N(m, A Aᵀ/D + 0.1·I) with standard normal m and A."""
+        """Return a Gaussian with dense covariance."""
         del options
-        dim = dimension(target)
-        base = examples.dense_base(dim, seed=dim)
-        mean = np.random.default_rng(dim).standard_normal(dim)
-        return gaussian_problem(Gaussian(mean, base.factor, base.log_det))
+        return dense_problem(DIMENSIONS[target])
 
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return the usual ones; GSM's budget grows faster than what it needs."""
-        dim = dimension(target)
-        budgets = {
-            "gsm": max(2_000, 400 * dim),
-            "bbvi": 100_000 if dim > 128 else 200_000,
-            "bam": 8_000,
-            "auto": 2_000,
-        }
-        if options.quick:
-            budgets = {"gsm": 1_000, "bbvi": 8_000, "bam": 1_000, "auto": 200}
-        return fit_lines(options.solvers, budgets)
-
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each dimension."""
-        draw_panels(table, self, folder, Axes(lowest=1e-9))
-
-
-def dimension(target: str) -> int:
-    """Return the number at the end of a name such as ``D = 4``."""
-    return int(target.rpartition(" ")[2])
+        dim = DIMENSIONS[target]
+        budgets = Budgets(
+            gsm=(max(2_000, 400 * dim), 1_000),
+            bbvi=(100_000 if dim > 128 else 200_000, 8_000),
+            bam=(8_000, 1_000),
+            auto=(2_000, 200),
+        )
+        return fit_lines(options, budgets)
 
 
 class Condition(Study):
@@ -130,7 +141,7 @@ class Condition(Study):
 
     def targets(self, options: Options) -> list[str]:
         """Return a name for each condition number."""
-        return [f"c = {c}" for c in ((1, 1000) if options.quick else (1, 10, 100, 1000))]
+        return ["c = 1", "c = 1000"] if options.quick else list(CONDITIONS)
 
     def problem(self, target: str, options: Options) -> Problem:
         """Return a Gaussian whose eigenvalues go from 0.1 to 0.1·c, evenly on the log scale."""
@@ -138,21 +149,17 @@ class Condition(Study):
         dim = 10
         rng = np.random.default_rng(0)
         rotation = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
-        log_sd = 0.5 * np.linspace(math.log(0.1), math.log(0.1 * dimension(target)), dim)
+        log_sd = 0.5 * np.linspace(math.log(0.1), math.log(0.1 * CONDITIONS[target]), dim)
         mean = rng.standard_normal(dim)
         return gaussian_problem(Gaussian(mean, rotation * np.exp(log_sd), float(log_sd.sum())))
 
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return the usual ones; BBVI may take far more than 100 times what GSM needs."""
         del target
-        budgets = {"gsm": 10_000, "bbvi": 200_000, "bam": 10_000, "auto": 2_000}
-        if options.quick:
-            budgets = {"gsm": 2_000, "bbvi": 20_000, "bam": 1_000, "auto": 200}
-        return fit_lines(options.solvers, budgets)
-
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each condition number."""
-        draw_panels(table, self, folder, Axes(lowest=1e-9))
+        budgets = Budgets(
+            gsm=(10_000, 2_000), bbvi=(200_000, 20_000), bam=(10_000, 1_000), auto=(2_000, 200)
+        )
+        return fit_lines(options, budgets)
 
 
 class NonGaussian(Study):
@@ -161,36 +168,24 @@ class NonGaussian(Study):
     name = "nongaussian"
     title = "Impact of non-Gaussianity: sinh-arcsinh normal targets, D = 10"
     metric = "forward KL"
+    axes = Axes(columns=5, lowest=1e-3)
 
     def targets(self, options: Options) -> list[str]:
         """Return a name for each skew s and each tail t."""
-        skews, tails = [0.2, 0.5, 1.0, 1.4, 1.8], [0.1, 0.5, 0.8, 1.4, 2.0]
-        if options.quick:
-            skews, tails = [0.2, 1.8], [0.5]
-        return [*(f"s = {s}" for s in skews), *(f"t = {t}" for t in tails)]
+        return ["s = 0.2", "s = 1.8", "t = 0.5"] if options.quick else list(SHAPES)
 
     def problem(self, target: str, options: Options) -> Problem:
         """Return the target of a name such as ``s = 0.2``."""
         del options
-        return bent_problem(examples.dense_base(10), *skew_and_tail(target))
+        return bent_problem(examples.dense_base(10), *SHAPES[target])
 
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return the usual ones."""
         del target
-        budgets = {"gsm": 20_000, "bbvi": 200_000, "bam": 20_000, "auto": 3_000}
-        if options.quick:
-            budgets = {"gsm": 1_000, "bbvi": 8_000, "bam": 500, "auto": 300}
-        return fit_lines(options.solvers, budgets)
-
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each shape."""
-        draw_panels(table, self, folder, Axes(columns=5, lowest=1e-3))
-
-
-def skew_and_tail(target: str) -> tuple[float, float]:
-    """Return s and t of a name such as ``s = 0.2`` or ``t = 0.5``."""
-    which, _, value = target.partition(" = ")
-    return (float(value), 1.0) if which == "s" else (0.0, float(value))
+        budgets = Budgets(
+            gsm=(20_000, 1_000), bbvi=(200_000, 8_000), bam=(20_000, 500), auto=(3_000, 300)
+        )
+        return fit_lines(options, budgets)
 
 
 class BatchSize(Study):
@@ -202,22 +197,25 @@ class BatchSize(Study):
 
     def targets(self, options: Options) -> list[str]:
         """Return two Gaussians and two other shapes."""
-        targets = ["Gaussian, D = 10", "Gaussian, D = 32", "s = 0.5", "t = 0.5"]
+        targets = [*GAUSSIANS, "s = 0.5", "t = 0.5"]
         return targets[::2] if options.quick else targets
+
+    def dim(self, target: str) -> int:
+        """Return the dimension of a Gaussian; the others have ten."""
+        return GAUSSIANS.get(target, 10)
 
     def problem(self, target: str, options: Options) -> Problem:
         """Return the target that the other studies have under this name."""
-        if target.startswith("Gaussian"):
-            return Dimensions().problem(target, options)
+        if target in GAUSSIANS:
+            return dense_problem(GAUSSIANS[target])
         return NonGaussian().problem(target, options)
 
     def lines(self, target: str, options: Options) -> list[Line]:
         """Return GSM with each batch size."""
         del target
         most = 1_000 if options.quick else 20_000
-        sizes = (1, 2, 8) if options.quick else (1, 2, 4, 8, 16, 32)
-        return [FitLine(f"gsm B={size}", GSM(batch_size=size), most) for size in sizes]
-
-    def draw(self, table: Table, folder: Path) -> None:
-        """Draw a panel for each target."""
-        draw_panels(table, self, folder, Axes(lowest=1e-9))
+        return [
+            FitLine(label, GSM(batch_size=size), most)
+            for label, size in BATCH_SIZES.items()
+            if not options.quick or size in (1, 2, 8)
+        ]

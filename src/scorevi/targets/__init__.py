@@ -12,7 +12,7 @@ from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
 from scorevi.targets.numpyro import from_numpyro
 from scorevi.targets.pymc import PymcTarget, from_pymc, is_model
-from scorevi.targets.stan.target import StanTarget, from_stan
+from scorevi.targets.stan import StanTarget, from_stan
 
 __all__ = [
     "Evaluation",

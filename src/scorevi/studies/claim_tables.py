@@ -9,8 +9,7 @@ import numpy as np
 
 from scorevi.studies.best_rate import best_rate
 from scorevi.studies.figures import NAMES
-from scorevi.studies.posteriors import NEAR_GAUSSIAN, VERDICTS
-from scorevi.studies.rules import (
+from scorevi.studies.levels import (
     CONVERGED,
     ELBO,
     KL,
@@ -19,6 +18,8 @@ from scorevi.studies.rules import (
     bbvi_level,
     best_elbo,
 )
+from scorevi.studies.posteriors import NEAR_GAUSSIAN, VERDICTS
+from scorevi.studies.synthetic import BATCH_SIZES
 from scorevi.studies.table import Curve, Table, short
 
 AT = 1_000
@@ -132,7 +133,7 @@ def _batches(table: Table) -> str:
         runs = [table.curves(target, label, KL) for label in table.solvers]
         cells = [_spread([curve.first_below(level) for curve in curves]) for curves in runs]
         rows.append([target, f"{level:.3g}", *cells])
-    head = ["target", KL, *(label.partition(" ")[2] for label in table.solvers)]
+    head = ["target", KL, *(f"B={BATCH_SIZES[label]}" for label in table.solvers)]
     return f"Gradients to a {KL}, median (least to most):\n\n" + table_of(head, rows)
 
 

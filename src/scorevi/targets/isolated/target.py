@@ -1,47 +1,30 @@
-"""Targets in processes of their own: a crash, a hang or a slow score is no longer ours.
-
-Every point is evaluated by itself, in one of several worker processes. A worker that dies, or does
-not answer in time, is replaced; its point has no score, for a reason that is reported, and the
-other points are not touched. The result does not depend on the number of workers.
-
-Workers are started afresh, not forked: a fork of a process with threads, as JAX and BLAS have
-them, may hang. The target goes to them by ``cloudpickle``, which takes closures and lambdas.
-"""
+"""A target whose points are handed out to worker processes, and the answers taken in."""
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import json
 import os
 import selectors
-import signal
-import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from scorevi.base.arrays import Array, as_count, as_seconds
 from scorevi.base.target import Evaluation, Failure, Parameter, Target
 from scorevi.base.variables import Variables
+from scorevi.targets.isolated.pickled import pickled
+from scorevi.targets.isolated.process import Process
+from scorevi.targets.isolated.worker import IN_WORKER, receive
 from scorevi.targets.jax import JaxTarget
-from scorevi.targets.worker import IN_WORKER, LENGTH, receive
 
-_COMMAND = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from scorevi.targets.worker import main; main()"
-)
 _PATIENCE = 1.0
 """Seconds that a worker has to leave of its own accord."""
-_BY_VALUE = threading.Lock()
-"""What cloudpickle sends by value is a setting of the whole process."""
 
 
 class Isolation(NamedTuple):
@@ -85,7 +68,7 @@ def evaluating(
             "`isolate` and `workers` must not be used while a model is imported by a worker; put "
             'the call of fit under `if __name__ == "__main__":`.'
         )
-    isolated_target = IsolatedTarget(target, _pickled(target), workers or 1, timeout)
+    isolated_target = IsolatedTarget(target, pickled(target), workers or 1, timeout)
     try:
         isolated_target.start()
         yield isolated_target
@@ -104,7 +87,7 @@ class IsolatedTarget:
         self._content = content
         self._timeout = timeout
         self._count = workers
-        self._workers: list[_Worker] = []
+        self._workers: list[Process] = []
         self._selector = selectors.DefaultSelector()
         self._lock = threading.Lock()
 
@@ -200,7 +183,7 @@ class IsolatedTarget:
                     waiting.appendleft(row)
                     self._replace(worker)
 
-    def _answering(self) -> list[_Worker]:
+    def _answering(self) -> list[Process]:
         """Wait for answers, no longer than until the next worker is overdue."""
         patience = None
         if self._timeout is not None:
@@ -209,7 +192,7 @@ class IsolatedTarget:
                 patience = max(0.0, min(since) + self._timeout - time.monotonic())
         return [key.data for key, _ in self._selector.select(patience)]
 
-    def _overdue(self) -> list[_Worker]:
+    def _overdue(self) -> list[Process]:
         if self._timeout is None:
             return []
         limit = time.monotonic() - self._timeout
@@ -218,20 +201,20 @@ class IsolatedTarget:
         ]
 
     def _add(self) -> None:
-        worker = _Worker(isinstance(self.inside, JaxTarget), self._content)
+        worker = Process(isinstance(self.inside, JaxTarget), self._content)
         self._workers.append(worker)
         self._selector.register(worker.answers, selectors.EVENT_READ, worker)
 
-    def _remove(self, worker: _Worker) -> None:
+    def _remove(self, worker: Process) -> None:
         self._selector.unregister(worker.answers)
         self._workers.remove(worker)
         worker.end(0.0)
 
-    def _replace(self, worker: _Worker) -> None:
+    def _replace(self, worker: Process) -> None:
         self._remove(worker)
         self._add()
 
-    def _take_ready(self, worker: _Worker) -> None:
+    def _take_ready(self, worker: Process) -> None:
         """Read the message that the target has arrived, or what went wrong."""
         message = receive(worker.answers)
         if message == b"":
@@ -243,99 +226,3 @@ class IsolatedTarget:
             f"`target` could not be loaded in a worker process: {reason}. Leave `isolate` and "
             "`workers` out, or make the target of what can be imported or pickled."
         )
-
-
-class _Worker:
-    """A process that evaluates one point at a time."""
-
-    def __init__(self, jax: bool, content: bytes) -> None:
-        # In a group of its own, so that Ctrl-C in a terminal does not reach it.
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, IN_WORKER: "1"},
-            process_group=0,
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._questions = self._process.stdin
-        self.answers: Any = self._process.stdout
-        self.ready = False
-        self.row: int | None = None
-        self.since = 0.0
-        for part in (b"jax" if jax else b"", content):
-            self._write(LENGTH.pack(len(part)) + part)
-
-    def ask(self, point: Array) -> bool:
-        """Send a point; False if nobody is there to take it."""
-        self.since = time.monotonic()
-        return self._write(point.tobytes())
-
-    def cause_of_death(self) -> str:
-        """Return in words how the process ended."""
-        code = self._process.wait()
-        if code >= 0:
-            return f"the process that computed the score exited with code {code}"
-        name = signal.Signals(-code).name
-        more = ", perhaps for lack of memory" if name == "SIGKILL" else ""
-        return f"the process that computed the score was ended by {name}{more}"
-
-    def dismiss(self) -> None:
-        """Tell the process that there is no more to do."""
-        with contextlib.suppress(OSError):
-            self._questions.close()
-
-    def end(self, patience: float) -> None:
-        """Make sure that the process is gone."""
-        self.dismiss()
-        try:
-            self._process.wait(patience if self.row is None else 0.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self.answers.close()
-
-    def _write(self, content: bytes) -> bool:
-        try:
-            self._questions.write(content)
-            self._questions.flush()
-        except BrokenPipeError:
-            return False
-        return True
-
-
-def _pickled(target: Target) -> bytes:
-    """Return the target as bytes, without what only this process needs."""
-    import cloudpickle
-
-    lean: Any = target
-    if dataclasses.is_dataclass(lean):
-        lean = dataclasses.replace(lean, variables=Variables())  # type: ignore[type-var]
-    try:
-        with _BY_VALUE, _as_part_of_the_target(cloudpickle, sys.modules.get("__mp_main__")):
-            content: bytes = cloudpickle.dumps(lean)
-    except Exception as error:
-        raise ValueError(
-            "`target` must be something that can be sent to another process for `isolate` and "
-            f"`workers`; pickling it raised {type(error).__name__}: {error}. Leave them out, or "
-            "open files and connections inside the function."
-        ) from error
-    return content
-
-
-@contextmanager
-def _as_part_of_the_target(cloudpickle: Any, module: ModuleType | None) -> Iterator[None]:
-    """Send what a module defines, instead of its name.
-
-    A process that multiprocessing has spawned calls the user's script ``__mp_main__``, which the
-    workers cannot import; of ``__main__``, cloudpickle knows that by itself.
-    """
-    if module is None or module.__name__ in cloudpickle.list_registry_pickle_by_value():
-        yield
-        return
-    cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)

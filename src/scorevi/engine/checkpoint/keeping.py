@@ -1,17 +1,10 @@
-"""Runs on disk: what a fit that was killed goes on from, to the same bits.
-
-A checkpoint is a ``.npz`` file of plain arrays and one JSON text. It always holds runs as they
-were between two updates. Nothing is noted of how a run ended: going on from its last update, with
-the same limits, it ends in the same way, and with wider limits it goes on.
-"""
+"""The runs of one fit, kept while they go on: remembered at every update, written in time."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import time
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,24 +14,20 @@ import numpy as np
 from scorevi._version import __version__
 from scorevi.base.arrays import Array, Seed, seed_entropy
 from scorevi.base.encoding import CannotHold, decode, encode, record_types
-from scorevi.base.evaluate import Account, BadScore, Evaluator
+from scorevi.base.evaluate import Account, BadScore
 from scorevi.base.files import check_folder, why, write_arrays
-from scorevi.base.identity import digest, identify
 from scorevi.base.pairs import Draws
+from scorevi.engine.checkpoint.file import FORMAT, damaged, read
+from scorevi.engine.checkpoint.identity import find_difference, identity_of, probe
 from scorevi.engine.quality import joined
 from scorevi.engine.records import ChunksSnapshot, Snapshot, Updates
 from scorevi.engine.run import Run
-from scorevi.families import Gaussian
 from scorevi.solvers.base import Solver, family_of
-from scorevi.starts.start import Initial, Near
+from scorevi.starts.start import Initial
 from scorevi.targets import Target
-from scorevi.targets.points import as_point
 
-_FORMAT = "scorevi-checkpoint-1"
 _SHARE = 0.05
 """The most of the time that goes into writing."""
-_SAME = 1e-8
-"""Two targets whose scores differ by less, relative to the largest, pass for the same."""
 
 
 class _Kept(NamedTuple):
@@ -73,7 +62,7 @@ class Checkpoint:
         self._identity: dict[str, Any] = {}
         self._probe: dict[str, Array] = {}
         self._types: dict[str, type] = {}
-        self._read: dict[str, Any] = _read(self.path) if resume and self.path.exists() else {}
+        self._read: dict[str, Any] = read(self.path) if resume and self.path.exists() else {}
 
     def entropy(self, seed: Seed) -> int:
         """Return the seed as an integer: the file's, where the user leaves it open."""
@@ -85,21 +74,21 @@ class Checkpoint:
         self, target: Target, solver: Solver, variants: Sequence[Solver], seed: int, start: Initial
     ) -> None:
         """Say which fit this is; refuses a file of any other."""
-        self._identity = {
-            "dimension": target.dim,
-            "parameters": [[name, list(shape)] for name, shape in target.parameters],
-            "solver": identify(solver),
-            "seed": seed,
-            "initial": _describe(start, target),
-        }
-        self._probe = _probe(target)
+        self._identity = identity_of(target, solver, seed, start)
+        self._probe = probe(target)
         states = [one.init(family_of(one).standard(target.dim)) for one in variants]
         example = BadScore(np.zeros(1), "", "")
         self._types = record_types(*states, example)
         for kind in (Snapshot, ChunksSnapshot, Account, Draws):
             self._types[kind.__name__] = kind
         if self._read:
-            self._check()
+            difference = find_difference(self._read, self._identity, self._probe)
+            if difference:
+                raise ValueError(
+                    f"`checkpoint` must be of this same fit to go on from; {self.path} is of "
+                    f"another: {difference}. Give another path, or leave `resume` out to begin "
+                    "anew."
+                )
             self._runs = self._restored()
             self._read = {}
 
@@ -155,7 +144,7 @@ class Checkpoint:
                 f"and NamedTuples or dataclasses that `init` returns; this one's has {error}."
             ) from None
         meta = {
-            "format": _FORMAT,
+            "format": FORMAT,
             "version": __version__,
             "identity": self._identity,
             "arrays": len(arrays),
@@ -163,30 +152,6 @@ class Checkpoint:
         }
         named = {f"array_{number}": array for number, array in enumerate(arrays)}
         return {"meta": np.array(json.dumps(meta)), **self._probe, **named}
-
-    def _check(self) -> None:
-        """Refuse the file of another fit, and say what differs."""
-        theirs, ours = self._read["meta"]["identity"], self._identity
-        for name, value in ours.items():
-            if theirs[name] != value:
-                raise self._other(f"`{name}` is {theirs[name]} there and {value} here")
-        for name, value in self._probe.items():
-            saved = self._read[name]
-            scale = np.abs(value[np.isfinite(value)]).max(initial=0.0)
-            if value.shape != saved.shape or not np.allclose(
-                value, saved, rtol=_SAME, atol=_SAME * float(scale), equal_nan=True
-            ):
-                words = name.removeprefix("probe_").replace("_", " ")
-                raise self._other(
-                    f"the target's {words} at a fixed point is not what it was: the model or its "
-                    "data have changed, or it is random"
-                )
-
-    def _other(self, difference: str) -> ValueError:
-        return ValueError(
-            f"`checkpoint` must be of this same fit to go on from; {self.path} is of another: "
-            f"{difference}. Give another path, or leave `resume` out to begin anew."
-        )
 
     def _restored(self) -> dict[int, _Kept]:
         try:
@@ -199,7 +164,7 @@ class Checkpoint:
                 snapshot: Snapshot = decode(run["snapshot"], self._types, arrays)
                 runs[number] = _Kept(snapshot, records, len(records.elbo))
         except Exception as error:
-            raise _damaged(self.path, type(error).__name__) from None
+            raise damaged(self.path, type(error).__name__) from None
         return runs
 
 
@@ -235,40 +200,6 @@ def open_checkpoint(path: str | Path | None, resume: bool, seconds: float) -> Ch
     return None
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Return what a file holds, every byte of it checked."""
-    try:
-        whole = io.BytesIO(path.read_bytes())
-    except OSError as error:
-        raise ValueError(f"`checkpoint` could not be read: {path}: {why(error)}.") from None
-    try:
-        content: dict[str, Any] = {}
-        with zipfile.ZipFile(whole) as archive:
-            for name in archive.namelist():
-                # Read whole: the check sum is looked at only when the end is reached.
-                file = io.BytesIO(archive.read(name))
-                array = np.lib.format.read_array(file, allow_pickle=False)
-                content[name.removesuffix(".npy")] = array
-        meta = content["meta"] = json.loads(str(content["meta"]))
-        form, version = meta["format"], meta["version"]
-    except Exception as error:  # damage shows in many ways, and all of them mean this
-        raise _damaged(path, type(error).__name__) from None
-    if form != _FORMAT or version != __version__:
-        raise ValueError(
-            f"`checkpoint` must be written by this version of scorevi to go on from; {path} is of "
-            f"{version} ({form}), this is {__version__} ({_FORMAT}). Use that version, or leave "
-            "`resume` out to begin anew."
-        )
-    return content
-
-
-def _damaged(path: Path, reason: str) -> ValueError:
-    return ValueError(
-        f"`checkpoint` must be a file that a fit wrote; {path} is not, or it is damaged "
-        f"({reason}). Leave `resume` out to begin anew."
-    )
-
-
 def _compact(snapshot: Snapshot) -> Snapshot:
     """Join the last draws: a few arrays are written faster than hundreds."""
     batches = snapshot.recent
@@ -278,26 +209,3 @@ def _compact(snapshot: Snapshot) -> Snapshot:
 def _columns(kept: _Kept) -> tuple[Any, ...]:
     first, *others = (column[: kept.length] for column in kept.records)
     return np.array(first, dtype=np.int64), *(np.array(other, dtype=float) for other in others)
-
-
-def _probe(target: Target) -> dict[str, Array]:
-    """Return what the target says at one point: what tells it from others."""
-    point = np.random.default_rng(0).uniform(-1.0, 1.0, (1, target.dim))
-    with np.errstate(all="ignore"):
-        score, log_density, _ = Evaluator(target)(point)
-    known = np.nan if log_density is None else log_density
-    return {
-        "probe_score": np.array(score, dtype=float).reshape(-1),
-        "probe_log_density": np.array(known, dtype=float).reshape(-1),
-    }
-
-
-def _describe(initial: Initial, target: Target) -> str:
-    """Return a start in words that are the same only for the same start."""
-    if initial is None or isinstance(initial, str):
-        return str(initial)
-    if isinstance(initial, Gaussian):
-        return f"a Gaussian ({digest(initial.mean, initial.factor)})"
-    near = isinstance(initial, Near)
-    point = as_point(initial.point if isinstance(initial, Near) else initial, target)
-    return f"{'near ' if near else ''}a point ({digest(point)})"
