@@ -12,8 +12,26 @@ import pytest
 import scorevi
 from scorevi.solvers import SOLVERS
 
-# Compiled Stan programs stay in the checkout from one run to the next, and out of the user's cache.
-os.environ.setdefault("SCOREVI_CACHE", str(Path(__file__).parents[1] / ".cache"))
+# What Stan and JAX compile stays in the checkout from one run to the next, and out of the user's
+# caches; the processes that tests start find it too.
+_TESTS = Path(__file__).parent
+_CACHE = _TESTS.parent / ".cache"
+os.environ.setdefault("SCOREVI_CACHE", str(_CACHE))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what needs other languages, and let what takes long begin first.
+
+    What begins last, and takes long, keeps one process busy after all others have ended.
+    """
+    for item in items:
+        if _TESTS / "languages" in item.path.parents:
+            item.add_marker("languages")
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
 
 SHORT = pytest.mark.filterwarnings("ignore:NOT SETTLED")
 """For fits that are ended on purpose before they can have settled."""

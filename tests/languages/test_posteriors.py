@@ -50,6 +50,20 @@ def program(model):
     return resources.files("scorevi.studies") / "models" / f"{model}.stan"
 
 
+@pytest.fixture
+def model(request):
+    """The name of a program, compiled before the test and its time begin."""
+    scorevi.compile_stan(program(request.param))
+    return request.param
+
+
+@pytest.fixture
+def posterior(request):
+    """One of posteriordb's, its program compiled."""
+    scorevi.compile_stan(program(request.param.partition("-")[2]))
+    return Posterior(database(), request.param)
+
+
 def check_score(model, target):
     """Compare with central differences; the ODE's own tolerance limits one of them."""
     rng = np.random.default_rng(1)
@@ -65,22 +79,21 @@ def check_score(model, target):
         assert error <= (1e-2 if model == "lotka_volterra" else 1e-5) * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("model", SIMULATED)
+@pytest.mark.parametrize("model", SIMULATED, indirect=True)
 def test_scores_on_simulated_data(model):
     check_score(model, scorevi.from_stan(program(model), SIMULATED[model]))
 
 
 @needs_data
-@pytest.mark.parametrize("name", EIGHT)
-def test_scores_on_posteriordbs_data(name):
-    check_score(name.partition("-")[2], Posterior(database(), name).target())
+@pytest.mark.parametrize("posterior", EIGHT, indirect=True)
+def test_scores_on_posteriordbs_data(posterior):
+    check_score(posterior.name.partition("-")[2], posterior.target())
 
 
 @needs_data
-@pytest.mark.parametrize("name", NEAR_GAUSSIAN)
-def test_moments_of_the_near_gaussian_ones_are_those_of_the_reference_draws(name):
+@pytest.mark.parametrize("posterior", NEAR_GAUSSIAN, indirect=True)
+def test_moments_of_the_near_gaussian_ones_are_those_of_the_reference_draws(posterior):
     """10,000 reference draws leave errors of 0.01 sd; the limits are what is asked of a fit."""
-    posterior = Posterior(database(), name)
     fit = scorevi.fit(posterior.target(), max_gradients=3000, stop=False)
     draws, reference = paired(fit.draws(10_000, seed=0), posterior.reference())
     off = np.abs(draws.mean(axis=0) - reference.mean(axis=0)) / reference.std(axis=0)
@@ -157,6 +170,7 @@ def _diamonds(theta, data):
         ("gp_pois_regr", _process),
         ("low_dim_gauss_mix", _mixture),
     ],
+    indirect=["model"],
 )
 def test_densities_are_those_of_the_mathematics(model, log_density):
     target = scorevi.from_stan(program(model), SIMULATED[model])

@@ -31,7 +31,7 @@ def scorevi(*arguments, folder, **environment):
     )
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.languages
 def test_all_quick(tmp_path):
     names = [name for name in STUDY_NAMES if has_data or name != "posteriordb"]
     result = scorevi("study", "all", "--quick", "--out", "results", folder=tmp_path)
@@ -116,6 +116,7 @@ model { mu ~ normal(0, 10); sigma ~ normal(0, 5); y ~ normal(mu, sigma); }
 """
 
 
+@pytest.mark.languages
 def test_any_posterior_of_any_database(tmp_path):
     """A database with a program of its own, of which there are no reference draws."""
     pytest.importorskip("httpstan")

@@ -4,18 +4,20 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import os
 import signal
 import subprocess
 import sys
-import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_until, wait_until_gone
 
 import scorevi
 from scorevi.solvers import BBVI, GSM, Replay
-from scorevi.studies import STUDY_NAMES
+from scorevi.studies import STUDY_NAMES, execute
 from scorevi.studies.best_rate import best_rate
 from scorevi.studies.course import checkpoints, follow, follow_together
 from scorevi.studies.execute import STUDIES, run_studies
@@ -25,6 +27,30 @@ from scorevi.studies.synthetic import NonGaussian, bent_in_jax, gaussian_problem
 from scorevi.studies.table import Row, Table, read_rows, run_file
 
 jax = pytest.importorskip("jax")
+
+
+class Here:
+    """Stands for a pool of processes, where the processes are not the point."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def submit(self, function, *arguments):
+        future = Future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def shutdown(self, **_):
+        pass
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Studies without processes, each of which would import and compile everything again."""
+    monkeypatch.setattr(execute, "ProcessPoolExecutor", Here)
 
 
 def finish(course):
@@ -180,7 +206,7 @@ def test_labels_and_files_are_distinct(name, quick, tmp_path):
     assert len(set(files)) == len(files) > 0
 
 
-def test_what_is_finished_is_not_computed_again(tmp_path):
+def test_what_is_finished_is_not_computed_again(in_this_process, tmp_path):
     options = Options(runs=1, quick=True, solvers=("gsm", "auto"))
     seen = []
 
@@ -208,9 +234,12 @@ def test_what_is_finished_is_not_computed_again(tmp_path):
     assert seen[0][0] == 0
 
 
-def test_results_do_not_depend_on_the_company(tmp_path):
+def test_results_do_not_depend_on_the_company(tmp_path, monkeypatch):
+    """Two runs side by side in this process, and one of them alone, in processes."""
     options = Options(runs=2, quick=True, solvers=("gsm",))
-    run_studies(["condition"], options, tmp_path / "a", workers=1, show=lambda *_: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(execute, "ProcessPoolExecutor", Here)
+        run_studies(["condition"], options, tmp_path / "a", workers=1, show=lambda *_: None)
     run_studies(
         ["condition"],
         dataclasses.replace(options, runs=1),
@@ -227,7 +256,7 @@ def test_results_do_not_depend_on_the_company(tmp_path):
         assert found == pytest.approx(row.value, rel=1e-6, abs=1e-9)
 
 
-def test_a_line_that_fails_is_reported_and_the_others_are_kept(tmp_path):
+def test_a_line_that_fails_is_reported_and_the_others_are_kept(in_this_process, tmp_path):
     options = Options(runs=1, quick=True, solvers=("gsm",))
     runs = tmp_path / "condition" / "runs"
     runs.parent.mkdir()
@@ -246,24 +275,23 @@ def test_a_killed_study_leaves_no_process_behind_and_goes_on(tmp_path):
         "from scorevi.studies.execute import run_studies\n"
         "from scorevi.studies.plan import Options\n"
         "if __name__ == '__main__':\n"
-        "    options = Options(runs=20, quick=True, solvers=('gsm',))\n"
+        "    options = Options(runs=3, quick=True, solvers=('gsm',))\n"
         "    run_studies(['initialization'], options, Path('r'), workers=2)\n"
     )
     runs = tmp_path / "r" / "initialization" / "runs"
-    with subprocess.Popen([sys.executable, script.name], cwd=tmp_path, stdout=-3) as process:
-        while process.poll() is None and not list(runs.glob("*.csv")):
-            time.sleep(0.01)
+    # What is killed must not leave half a file in JAX's cache.
+    read_only = os.environ | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "1e9"}
+    command = [sys.executable, script.name]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=-3, env=read_only) as process:
+        wait_until(lambda: list(runs.glob("*.csv")), "the first run", process)
         workers = children_of(process.pid)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert len(workers) >= 2
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in workers):
-        assert time.monotonic() < deadline, "a worker outlives the study"
-        time.sleep(0.05)
+    wait_until_gone(workers)
     finished = {path: path.read_bytes() for path in runs.glob("*.csv")}
     assert finished
-    subprocess.run([sys.executable, script.name], cwd=tmp_path, stdout=-3, check=True)
+    subprocess.run(command, cwd=tmp_path, stdout=-3, check=True)
     assert all(path.read_bytes() == content for path, content in finished.items())
     assert len(list(runs.glob("*.csv"))) > len(finished)
 

@@ -69,7 +69,9 @@ def numpyro_target():
 LANGUAGES = {"stan": stan_target, "pymc": pymc_target, "numpyro": numpyro_target}
 
 
-@pytest.fixture(scope="module", params=LANGUAGES)
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.languages) for name in LANGUAGES]
+)
 def target(request):
     return LANGUAGES[request.param]()
 
