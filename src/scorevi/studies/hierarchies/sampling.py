@@ -10,9 +10,15 @@ import numpy as np
 
 from scorevi.targets import Target
 
-_CHAINS, _CORES = 4, 2
-_ROUNDS = ((1500, 2500, 0.95), (3000, 10_000, 0.98), (5000, 30_000, 0.99))
-"""Warm-up and draws of each chain, and the acceptance rate aimed at: more where it takes more."""
+_CHAINS = 4
+_ROUNDS: tuple[dict[str, Any], ...] = (
+    {"tune": 1500, "draws": 2500},
+    {"tune": 2000, "draws": 4000, "low_rank_modified_mass_matrix": True},
+    {"tune": 3000, "draws": 12_000, "low_rank_modified_mass_matrix": True},
+)
+"""Of each chain: where it takes more, for longer and with an eye to correlations."""
+_ACCEPTANCE, _IN_SMALL_STEPS = 0.95, 0.99
+"""The acceptance rate to aim at, and that after divergences."""
 _LOW = -1e300
 """The log density where there is none, so that a trajectory turns back."""
 
@@ -42,16 +48,16 @@ def sample(
     enough
         Tells by the draws (chain, draw, D) and the number of divergences.
     limit
-        Seconds, after which a run is cut short.
+        Seconds, after which a run is cut short. The chains run side by side, so that all of them
+        have draws by then.
     seed
         Of the chains.
     """
-    begin, gradients = time.monotonic(), 0
+    begin, gradients, acceptance = time.monotonic(), 0, _ACCEPTANCE
     chains = None
-    for number, (tune, draws, accept) in enumerate(_ROUNDS):
+    for number, options in enumerate(_ROUNDS):
         left = limit - (time.monotonic() - begin)
-        options = {"tune": tune, "draws": draws, "target_accept": accept}
-        trace = _run(target, left, seed=seed + number, **options)
+        trace = _run(target, left, seed=seed + number, target_accept=acceptance, **options)
         gradients += _steps(trace)
         # Of chains of unequal lengths, where the run was cut short, the shortest counts.
         theta = np.asarray(trace.posterior["theta"])
@@ -61,9 +67,12 @@ def sample(
         if chains is None or kept >= chains.theta.shape[1]:
             chains = cut
         chains = chains._replace(gradients=gradients, seconds=cut.seconds)
-        if kept < draws or enough(chains.theta, chains.divergences):
+        if kept < options["draws"] or enough(chains.theta, chains.divergences):
             break
-    assert chains is not None
+        if divergences:
+            acceptance = _IN_SMALL_STEPS
+    if chains is None or not chains.theta.size:
+        raise ValueError(f"`limit` must be longer than the warm-up takes; got {limit:g} seconds.")
     return chains
 
 
@@ -94,7 +103,7 @@ def _run(target: Target, limit: float, **options: Any) -> Any:
         ["theta"],
     )
     running = nutpie.sample(
-        compiled, chains=_CHAINS, cores=_CORES, progress_bar=False, blocking=False, **options
+        compiled, chains=_CHAINS, cores=_CHAINS, progress_bar=False, blocking=False, **options
     )
     try:
         return running.wait(timeout=limit)

@@ -114,7 +114,7 @@ MODELS: dict[str, Model] = {
     **_forms("meta-8", "meta", "studies", count=8),
     **_forms("meta-40", "meta", "studies", count=40),
     **_forms("crossed", "crossed", "crossed"),
-    **_forms("level", "states", "local_level"),
+    **_forms("level", "states", "local_level", sampled="centered"),
     **_single("horseshoe-wide", "sparse", "horseshoe", data="wide"),
     **_single("horseshoe", "sparse", "horseshoe", data="tall", listed=False),
     "horseshoe-stan": _stan(

@@ -1,16 +1,16 @@
 """What is true of each hierarchy: moments and quantiles of long NUTS runs, kept in JSON files.
 
-``python -m scorevi.studies.hierarchies.truth [NAME...]`` makes the files anew, which takes up to
-two minutes a model. A centered form with a funnel is not one that NUTS samples well. So one form
+``python -m scorevi.studies.hierarchies.truth [NAME...]`` makes the files anew, which takes a minute
+or two a model. A centered form with a funnel is not one that NUTS samples well. So one form
 of each model is sampled, and the draws are transformed into those of its other forms; convergence
 is judged for each form by its own parameters.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ from scorevi.targets.labels import theta_labels
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Of the quantiles."""
 _FOLDER = Path(__file__).parent / "truth"
-_SECONDS = 120.0
+_SECONDS = 240.0
 _MOST_RHAT, _LEAST_ESS, _MOST_DIVERGENT = 1.01, 1000.0, 0.001
 _DIGITS = 8
 
@@ -181,14 +181,18 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def main(names: Sequence[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Make the files of the given hierarchies anew, or of all of them."""
+    parser = argparse.ArgumentParser(description="Make the truth of hierarchies anew.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="all of them by default")
+    parser.add_argument("--seconds", type=float, default=_SECONDS, help="for NUTS, each model")
+    given = parser.parse_args(arguments)
     groups: dict[str, list[str]] = {}
-    for name in names or hierarchies():
+    for name in given.names or hierarchies():
         groups.setdefault(model(name).through, []).append(name)
     for group in groups.values():
         begin = time.monotonic()
-        for name, truth in make_truth(group).items():
+        for name, truth in make_truth(group, given.seconds).items():
             save_truth(name, truth)
             print(
                 f"{name:30s} D={len(truth.labels):4d} R-hat={truth.rhat:.4f} "
@@ -201,4 +205,4 @@ def main(names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
