@@ -10,7 +10,13 @@ import pytest
 
 from scorevi.studies.hierarchies import HELD_OUT, hierarchies
 from scorevi.studies.hierarchies.suite import MODELS, model
-from scorevi.studies.hierarchies.truth import LEVELS, load_truth, save_truth, transformed
+from scorevi.studies.hierarchies.truth import (
+    LEVELS,
+    load_truth,
+    make_truth,
+    save_truth,
+    transformed,
+)
 from scorevi.targets.labels import theta_labels
 
 pytestmark = pytest.mark.jax
@@ -230,3 +236,20 @@ def test_a_truth_is_saved_as_it_is_loaded(tmp_path, monkeypatch):
     assert math.isnan(again.best_elbo_error)
     assert again.labels == truth.labels
     assert again.converged == truth.converged
+
+
+@pytest.mark.soak
+def test_a_truth_is_made_anew_as_it_was():
+    pytest.importorskip("nutpie")
+    names = ["meta-8-centered", "meta-8-noncentered"]
+    for name, truth in make_truth(names, limit=200.0).items():
+        assert truth.converged
+        np.testing.assert_allclose(truth.mean, load_truth(name).mean, rtol=1e-7)
+
+
+def test_a_limit_within_the_warm_up_is_refused():
+    pytest.importorskip("nutpie")
+    with pytest.raises(
+        ValueError, match=r"`limit` must be longer than the warm-up takes; got 0 seconds"
+    ):
+        make_truth(["meta-8-noncentered"], limit=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -56,7 +57,7 @@ def sample(
     begin, gradients, acceptance = time.monotonic(), 0, _ACCEPTANCE
     chains = None
     for number, options in enumerate(_ROUNDS):
-        left = limit - (time.monotonic() - begin)
+        left = max(0.0, limit - (time.monotonic() - begin))
         trace = _run(target, left, seed=seed + number, target_accept=acceptance, **options)
         gradients += _steps(trace)
         # Of chains of unequal lengths, where the run was cut short, the shortest counts.
@@ -108,4 +109,6 @@ def _run(target: Target, limit: float, **options: Any) -> Any:
     try:
         return running.wait(timeout=limit)
     except TimeoutError:
-        return running.abort()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "More chains .* than draws", UserWarning)
+            return running.abort()

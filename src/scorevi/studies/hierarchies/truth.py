@@ -118,7 +118,9 @@ def transformed(theta: Array, source: Target, to: Target, form: Model) -> Array:
     return np.column_stack([values[name].reshape(len(theta), -1) for name in names])
 
 
-def make_truth(names: Sequence[str], limit: float = _SECONDS) -> dict[str, Truth]:
+def make_truth(
+    names: Sequence[str], limit: float = _SECONDS, least_ess: float = _LEAST_ESS
+) -> dict[str, Truth]:
     """Sample one form of a model, and return what is true of the given forms of it.
 
     Parameters
@@ -127,6 +129,8 @@ def make_truth(names: Sequence[str], limit: float = _SECONDS) -> dict[str, Truth
         Hierarchies with the same form to sample.
     limit
         Seconds for NUTS.
+    least_ess
+        The effective sample size to go on for, where more than for convergence is wanted.
     """
     forms = {name: model(name) for name in names}
     (through,) = {form.through for form in forms.values()}
@@ -138,7 +142,10 @@ def make_truth(names: Sequence[str], limit: float = _SECONDS) -> dict[str, Truth
         return {name: _summary(chains, source, targets[name], form) for name, form in forms.items()}
 
     def enough(theta: Array, divergences: int) -> bool:
-        return all(truth.converged for truth in summaries(theta, divergences).values())
+        found = summaries(theta, divergences).values()
+        return all(
+            truth.converged and min(truth.ess_bulk, truth.ess_tail) >= least_ess for truth in found
+        )
 
     chains = sample(source, enough, limit)
     found = summaries(chains.theta, chains.divergences)
@@ -186,13 +193,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Make the truth of hierarchies anew.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="all of them by default")
     parser.add_argument("--seconds", type=float, default=_SECONDS, help="for NUTS, each model")
+    parser.add_argument("--ess", type=float, default=_LEAST_ESS, help="to go on for")
     given = parser.parse_args(arguments)
     groups: dict[str, list[str]] = {}
     for name in given.names or hierarchies():
         groups.setdefault(model(name).through, []).append(name)
     for group in groups.values():
         begin = time.monotonic()
-        for name, truth in make_truth(group, given.seconds).items():
+        for name, truth in make_truth(group, given.seconds, given.ess).items():
             save_truth(name, truth)
             print(
                 f"{name:30s} D={len(truth.labels):4d} R-hat={truth.rhat:.4f} "
