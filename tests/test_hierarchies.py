@@ -247,6 +247,7 @@ def test_a_truth_is_made_anew_as_it_was():
         np.testing.assert_allclose(truth.mean, load_truth(name).mean, rtol=1e-7)
 
 
+@pytest.mark.soak
 def test_a_limit_within_the_warm_up_is_refused():
     pytest.importorskip("nutpie")
     with pytest.raises(
