@@ -13,6 +13,7 @@ _EXTRA_OF = {
     "httpstan": "stan",
     "bridgestan": "stan",
     "platformdirs": "stan",
+    "nutpie": "bench",
     "filelock": "stan",
     "stanio": "stan",
     "arviz": "arviz",

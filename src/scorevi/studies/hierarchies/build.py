@@ -16,9 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from scorevi import from_jax
 from scorevi.studies.hierarchies.densities import normal
-from scorevi.targets import JaxTarget
+from scorevi.targets import JaxTarget, from_jax
 
 Point = Mapping[str, Any]
 """The parameters by name."""

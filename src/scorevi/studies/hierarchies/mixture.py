@@ -7,10 +7,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from scorevi import from_jax
 from scorevi.studies.hierarchies.build import Point
 from scorevi.studies.hierarchies.densities import half_normal, normal
-from scorevi.targets import Target
+from scorevi.targets import Target, from_jax
 
 
 def two_normals() -> Target:

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import jax.numpy as jnp
 import numpy as np
 
-from scorevi import from_stan
 from scorevi.studies.hierarchies.build import Level, Point, correlated, hierarchy
 from scorevi.studies.hierarchies.densities import half_cauchy, half_normal, normal
-from scorevi.targets import Target
+from scorevi.targets import Target, from_stan
 
 _PROGRAM = Path(__file__).parent / "stan" / "slopes.stan"
 

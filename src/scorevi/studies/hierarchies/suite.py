@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from scorevi._extras import require
+from scorevi.base.extras import require
 from scorevi.targets import Target
 
 

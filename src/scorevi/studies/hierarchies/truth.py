@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi._extras import require
+from scorevi.base.extras import require
+from scorevi.base.labels import theta_labels
+from scorevi.base.target import split
 from scorevi.studies.hierarchies.sampling import Array, Chains, sample
 from scorevi.studies.hierarchies.suite import Model, hierarchies, model
 from scorevi.targets import Target
-from scorevi.targets.base import split
-from scorevi.targets.labels import theta_labels
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Of the quantiles."""

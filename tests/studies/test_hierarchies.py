@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from scorevi.base.labels import theta_labels
 from scorevi.studies.hierarchies import HELD_OUT, hierarchies
 from scorevi.studies.hierarchies.suite import MODELS, model
 from scorevi.studies.hierarchies.truth import (
@@ -17,7 +18,6 @@ from scorevi.studies.hierarchies.truth import (
     save_truth,
     transformed,
 )
-from scorevi.targets.labels import theta_labels
 
 pytestmark = pytest.mark.jax
 
