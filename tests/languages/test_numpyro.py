@@ -205,7 +205,7 @@ def test_the_fit_runs_in_the_compiled_loop(schools, monkeypatch):
     def no_single_step(self, evaluation):
         raise AssertionError("went step by step")
 
-    monkeypatch.setattr("scorevi.engine.run.Run._step", no_single_step)
+    monkeypatch.setattr("scorevi.engine.stepping.step", no_single_step)
     fit = scorevi.fit(schools, "gsm", seed=0, max_gradients=1000, stop=False)
     assert fit.status == "budget"
     assert fit.num_updates == 500

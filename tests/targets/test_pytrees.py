@@ -199,3 +199,12 @@ def test_arviz_gets_all_of_it():
     assert data["log_likelihood"]["y"].dims == ("chain", "draw", "day")
     np.testing.assert_array_equal(data["observed_data"]["y"], Y)
     assert set(data["unconstrained_posterior"].data_vars) == {"mu", "log_sigma"}
+
+
+def test_no_rows_are_no_trouble():
+    target = scorevi.from_jax(
+        lambda p: -0.5 * p["a"] ** 2, {"a": 0.0}, derive=lambda p: {"twice": 2 * p["a"]}
+    )
+    evaluation = target.evaluate(np.empty((0, 1)))
+    assert evaluation.score.shape == (0, 1)
+    assert target.variables.derived(np.empty((0, 1)), 0)["twice"].shape == (0,)

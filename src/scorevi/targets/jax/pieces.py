@@ -47,7 +47,9 @@ def in_pieces(function: Callable[[Any], Any], theta: Array, sizes: Sequence[int]
     """
     jax = require("jax")
     count = len(theta)
-    missing = sum(sizes) - count
+    if count == 0:  # what comes back has no rows either, but the right shapes
+        theta, sizes = np.zeros((1, *theta.shape[1:])), [1]
+    missing = sum(sizes) - len(theta)
     if missing:
         theta = np.concatenate([theta, np.repeat(theta[-1:], missing, axis=0)])
     with jax.enable_x64(True):
