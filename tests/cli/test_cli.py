@@ -7,11 +7,12 @@ import re
 import select
 import signal
 import subprocess
+import time
 
 import numpy as np
 import pytest
 from command import command_line, environment, run, run_process
-from waiting import CEILING, wait_until
+from waiting import CEILING, Clock, wait_until
 
 import scorevi
 
@@ -294,7 +295,8 @@ def test_a_file_that_cannot_be_written_is_said_though_the_fit_is_printed(folder)
         assert "status:" in result.stdout
 
 
-def test_with_a_limit_in_time_alone_there_is_none_in_gradients(folder):
+def test_with_a_limit_in_time_alone_there_is_none_in_gradients(folder, monkeypatch):
+    monkeypatch.setattr(time, "perf_counter", Clock(tick=1e-4))
     result = run(folder, "fit", "model.py:target", "--max-seconds", 1, "--no-stop", "--json")
     answer = json.loads(result.stdout)
     assert answer["status"] == "time"

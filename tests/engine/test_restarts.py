@@ -102,13 +102,11 @@ def test_an_object_with_a_score_may_say_so_too():
     assert not is_thread_safe(scorevi.from_function(lambda x: -x, 2))
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_serve_several_threads(workers):
     assert_are_as_alone(logistic_regression(), restarts=3, workers=workers)
 
 
-@pytest.mark.timeout(120)
 def test_each_thread_gets_its_own_scores_from_workers():
     rng = np.random.default_rng(0)
     batches = [rng.standard_normal((40, 3)) for _ in range(6)]
@@ -128,6 +126,7 @@ def test_each_thread_gets_its_own_scores_from_workers():
         np.testing.assert_array_equal(score, -batch)
 
 
+@pytest.mark.languages
 def test_pymc():
     pm = pytest.importorskip("pymc")
     with pm.Model() as model:
@@ -147,6 +146,7 @@ def test_jax():
 
 
 @pytest.mark.jax
+@pytest.mark.languages
 def test_numpyro_is_traced_by_one_thread_at_a_time():
     """Its handlers are the same for all threads, and the model runs when JAX traces it."""
     numpyro = pytest.importorskip("numpyro")
@@ -174,6 +174,7 @@ def test_numpyro_is_traced_by_one_thread_at_a_time():
     assert_are_as_alone(target, restarts=3)
 
 
+@pytest.mark.languages
 def test_stan_is_asked_whether_it_was_compiled_for_threads():
     pytest.importorskip("bridgestan")
     from stan_programs import TRANSFORMS
@@ -249,7 +250,6 @@ def main_thread_waits():
     return frame.f_code.co_filename == threading.__file__
 
 
-@pytest.mark.timeout(120)
 def test_ctrl_c_while_waiting_for_the_others_keeps_what_there_is(monkeypatch):
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     base, main = logistic_regression(), threading.main_thread()

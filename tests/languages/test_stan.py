@@ -16,7 +16,7 @@ import bridgestan
 import numpy as np
 import pytest
 from conftest import SHORT
-from stan_programs import REGRESSION, SHARED, TRANSFORMS
+from stan_programs import PROGRAMS, REGRESSION, TRANSFORMS
 
 import scorevi
 from scorevi.targets.stan import CompileError, interface
@@ -31,10 +31,8 @@ DATA = {"N": N, "x": X, "y": 0.5 + X + np.random.default_rng(0).normal(size=N)}
 
 
 @pytest.fixture(scope="session")
-def include_folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("include")
-    (folder / "shared.stan").write_text(SHARED)
-    return folder
+def include_folder():
+    return PROGRAMS
 
 
 @pytest.fixture(scope="session")
@@ -433,10 +431,9 @@ def test_a_library_of_another_major_version_is_refused(monkeypatch, regression):
         scorevi.from_stan(Path(regression.model.lib_path), DATA)
 
 
-def test_a_pickled_target_is_the_same(include_folder, tmp_path):
-    (tmp_path / "line.stan").write_text(REGRESSION)
+def test_a_pickled_target_is_the_same(include_folder):
     target = scorevi.from_stan(
-        tmp_path / "line.stan",
+        PROGRAMS / "line.stan",
         DATA,
         include_paths=[include_folder],
         observed=["y"],

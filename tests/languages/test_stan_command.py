@@ -1,16 +1,17 @@
 """Stan programs on the command line."""
 
 import json
-import shutil
 from importlib import resources
 
 import numpy as np
 import pytest
 from command import run
+from stan_programs import PROGRAMS
 
 import scorevi
 
-PROGRAM = "eight_schools_noncentered.stan"
+PROGRAM = str(resources.files("scorevi.studies") / "models" / "eight_schools_noncentered.stan")
+PRINTS = str(PROGRAMS / "prints.stan")
 DATA = {
     "J": 8,
     "y": [28, 8, -3, 7, -1, 1, 18, 12],
@@ -20,7 +21,6 @@ DATA = {
 
 @pytest.fixture
 def folder(tmp_path):
-    shutil.copyfile(resources.files("scorevi.studies") / "models" / PROGRAM, tmp_path / PROGRAM)
     (tmp_path / "data.json").write_text(json.dumps(DATA))
     (tmp_path / "short.json").write_text(json.dumps(DATA | {"y": [1, 2]}))
     (tmp_path / "broken.stan").write_text("parameters { real x }")
@@ -36,7 +36,7 @@ def test_fit_writes_all_that_is_asked_for(folder):
         )
         assert result.returncode == 0, result.stderr
         assert json.loads(result.stdout)["num_gradients"] <= 200
-    target = scorevi.from_stan(folder / PROGRAM, folder / "data.json")
+    target = scorevi.from_stan(PROGRAM, folder / "data.json")
     fit = scorevi.load(folder / "fit.npz", target)
     expected = fit.draws(30, seed=0)
     data = arviz.from_netcdf(str(folder / "draws.nc"))
@@ -88,23 +88,11 @@ def test_errors_are_one_line(folder, arguments, message):
     assert len(result.stderr.splitlines()) == 1
 
 
-PRINTS = """
-data { int n; array[n] real y; }
-parameters { real mu; }
-model { print("at ", mu); y ~ normal(mu, 1); }
-generated quantities {
-  array[n] real y_rep;
-  for (i in 1 : n) y_rep[i] = normal_rng(mu, 1);
-}
-"""
-
-
 def test_what_a_program_prints_does_not_get_into_the_result(folder):
     arviz = pytest.importorskip("arviz")
-    (folder / "prints.stan").write_text(PRINTS)
     (folder / "nan.json").write_text('{"n": 3, "y": [1, 2, 3], "unused": NaN}')
     result = run(
-        folder, "fit", "prints.stan", "--data", "nan.json", "--observed", "y", "--predictive",
+        folder, "fit", PRINTS, "--data", "nan.json", "--observed", "y", "--predictive",
         "y_rep", "--draws", "draws.nc", "--num-draws", 20, "--max-gradients", 100, "--json",
     )  # fmt: skip
     assert [row["name"] for row in json.loads(result.stdout)["parameters"]] == ["mu"]

@@ -62,6 +62,7 @@ def test_jax(tmp_path):
 
 @SHORT
 @pytest.mark.jax
+@pytest.mark.languages
 def test_numpyro(tmp_path):
     numpyro = pytest.importorskip("numpyro")
 
@@ -73,6 +74,7 @@ def test_numpyro(tmp_path):
 
 
 @SHORT
+@pytest.mark.languages
 def test_pymc(tmp_path):
     pm = pytest.importorskip("pymc")
     with pm.Model() as model:

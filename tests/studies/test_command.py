@@ -109,28 +109,11 @@ def test_an_unknown_posterior_is_named_with_those_close_to_it(tmp_path):
     assert "eight_schools-eight_schools_centered" in str(result.exception)
 
 
-PROGRAM = """
-data { int<lower=0> N; vector[N] y; }
-parameters { real mu; real<lower=0> sigma; }
-model { mu ~ normal(0, 10); sigma ~ normal(0, 5); y ~ normal(mu, sigma); }
-"""
-
-
 @pytest.mark.languages
 def test_any_posterior_of_any_database(tmp_path):
     """A database with a program of its own, of which there are no reference draws."""
     pytest.importorskip("httpstan")
-    base = tmp_path / "posterior_database"
-    files = {
-        "posteriors/mine-normal.json": '{"model_name": "normal", "data_name": "mine", '
-        '"reference_posterior_name": null}',
-        "data/data/mine.json": '{"N": 5, "y": [1.0, 2.0, 0.5, 1.5, 3.0]}',
-        "models/stan/normal.stan": PROGRAM,
-    }
-    for name, text in files.items():
-        path = base / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+    base = Path(__file__).with_name("database")
     arguments = ["study", "posteriordb", "--posteriordb", str(base), "--posterior", "mine-normal"]
     result = scorevi(
         *arguments, "--quick", "--runs", "1", "--solvers", "gsm,auto", "--out", "r", folder=tmp_path

@@ -69,11 +69,13 @@ def numpyro_target(y, x=None, kind="LogNormal"):
         ("Normal", changed(3, np.nan), r"`model`: 'y' holds NaN at \[3\]\. Where the model uses"),
     ],
 )  # fmt: skip
+@pytest.mark.languages
 def test_numpyro_warns_of_data_that_cannot_be(kind, data, message):
     with pytest.warns(scorevi.FitWarning, match=message):
         numpyro_target(data, kind=kind)
 
 
+@pytest.mark.languages
 def test_numpyro_warns_of_nan_in_an_argument():
     # NumPyro itself refuses the model in some versions, but does not name the argument.
     with (
@@ -92,12 +94,14 @@ def test_numpyro_warns_of_nan_in_an_argument():
         ("Uniform", 100 * GOOD),  # the support depends on a parameter, which may become large
     ],
 )
+@pytest.mark.languages
 def test_numpyro_does_not_warn_of_data_that_can_be(kind, data):
     # NumPyro compares a NumPy array only with bounds that are known.
     data = pytest.importorskip("jax.numpy").asarray(data)
     quiet(numpyro_target, data, None, kind)
 
 
+@pytest.mark.languages
 @pytest.mark.filterwarnings("ignore:.*outside its support:scorevi.FitWarning")
 def test_a_failed_fit_of_numpyro_names_the_observation():
     fit = failed(numpyro_target(changed(3, -1.0)))
@@ -123,6 +127,7 @@ def pymc_target(y, x=None, data=False):
     return scorevi.from_pymc(model, backend="numpy")
 
 
+@pytest.mark.languages
 def test_pymc_warns_of_nan_in_data_and_constants():
     bad = np.array([0, np.nan, 2, 3, 4])
     with pytest.warns(scorevi.FitWarning, match=r"`model`: 'x' holds NaN at \[1\]\. Where the mod"):
@@ -132,12 +137,14 @@ def test_pymc_warns_of_nan_in_data_and_constants():
     quiet(pymc_target, GOOD)
 
 
+@pytest.mark.languages
 @pytest.mark.filterwarnings("ignore:Data in y contains missing values")
 def test_pymc_fills_in_nan_among_the_observed_itself():
     target = quiet(pymc_target, changed(3, np.nan))
     assert "y_unobserved" in [parameter.name for parameter in target.parameters]
 
 
+@pytest.mark.languages
 def test_a_failed_fit_of_pymc_names_the_observation():
     fit = failed(pymc_target(changed(3, -1.0)))
     assert "the log likelihood of y[thu] is -inf at every point tried" in fit.status.advice

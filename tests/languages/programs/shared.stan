@@ -1,0 +1,3 @@
+vector line(real a, real b, vector x) {
+  return a + b * x;
+}
