@@ -67,6 +67,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_demo_prints_the_parameters_and_saves_a_picture(folder):
     pytest.importorskip("matplotlib")
     result = run_process(folder, "demo")
