@@ -16,6 +16,7 @@ def run_blocks(path):
     return scope, len(blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.languages
 def test_the_examples_for_each_language_run():
     scope, count = run_blocks(ROOT / "docs" / "models.md")

@@ -107,6 +107,7 @@ def test_a_killed_fit_ends_the_same(quick, monkeypatch, tmp_path, name, dim):
     assert kills > 0 or whole.num_updates < 40
 
 
+@pytest.mark.slow
 @pytest.mark.jax
 @pytest.mark.parametrize("dim", [3, 70])
 @pytest.mark.parametrize("name", ["gsm", "bam", "bbvi", "gsm-settle", "bbvi-rates", "auto"])
@@ -128,6 +129,7 @@ def walled(jnp):
     return lambda x: jnp.where(x[0] > 1.5, jnp.nan, -0.5 * (x**2).sum() + 0.1 * jnp.sin(x).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.jax
 @pytest.mark.parametrize("seconds", [1e-5, 1e-3, 0.1])
 def test_bad_scores_in_the_compiled_loop_are_met_the_same_however_the_chunks_fall(
@@ -334,6 +336,7 @@ def run_with_kills(folder, command, chance):
     raise AssertionError("it never came to an end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "rates", pytest.param("jax", marks=pytest.mark.jax)])
 def test_sigkill_at_random_moments(tmp_path, monkeypatch, name):
     if name == "jax":
@@ -351,6 +354,7 @@ def test_sigkill_at_random_moments(tmp_path, monkeypatch, name):
     del sys.modules["killed_script"]
 
 
+@pytest.mark.slow
 def test_sigkill_on_the_command_line(tmp_path):
     (tmp_path / "killed_model.py").write_text(SCRIPT)
     command = ["fit", "killed_model.py:target", "--max-gradients", 500]

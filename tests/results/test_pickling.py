@@ -149,6 +149,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_isolation_in_a_process_that_multiprocessing_spawned(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT)

@@ -97,6 +97,7 @@ def test_the_first_draws_are_of_the_factor_that_the_gradient_is_taken_by():
     np.testing.assert_allclose(fits[0].trace.fisher, fits[1].trace.fisher, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fair_opponent(seed):
     """The best of three rates comes within 0.01 nats of the optimum on a Gaussian.

@@ -136,6 +136,7 @@ def test_a_hidden_eigenvalue_is_put_back():
     assert log_det < -15
 
 
+@pytest.mark.slow
 def test_positive_definite_after_100_000_steps_at_condition_number_1e10():
     p = random_gaussian(8, 1e10, seed=0)
     fit = gsm_fit(gaussian(p.mean, p.covariance), max_gradients=200_000, seed=0)

@@ -227,6 +227,7 @@ def test_strongly_bent_targets_at_640_gradients(skew, tail):
     assert nats_short(target, 640, 6000) < 0.3
 
 
+@pytest.mark.slow
 def test_logistic_regression_at_10_gradients_a_dimension():
     target = scorevi.examples.logistic_regression(50, 500, 0.5)
     assert nats_short(target, 500, 4000) < 0.1

@@ -31,6 +31,7 @@ def scorevi(*arguments, folder, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.languages
 def test_all_quick(tmp_path):
     names = [name for name in STUDY_NAMES if has_data or name != "posteriordb"]
@@ -109,6 +110,7 @@ def test_an_unknown_posterior_is_named_with_those_close_to_it(tmp_path):
     assert "eight_schools-eight_schools_centered" in str(result.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.languages
 def test_any_posterior_of_any_database(tmp_path):
     """A database with a program of its own, of which there are no reference draws."""

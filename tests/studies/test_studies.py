@@ -206,6 +206,7 @@ def test_labels_and_files_are_distinct(name, quick, tmp_path):
     assert len(set(files)) == len(files) > 0
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_computed_again(in_this_process, tmp_path):
     options = Options(runs=1, quick=True, solvers=("gsm", "auto"))
     seen = []
@@ -234,6 +235,7 @@ def test_what_is_finished_is_not_computed_again(in_this_process, tmp_path):
     assert seen[0][0] == 0
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_the_company(tmp_path, monkeypatch):
     """Two runs side by side in this process, and one of them alone, in processes."""
     options = Options(runs=2, quick=True, solvers=("gsm",))
@@ -267,6 +269,7 @@ def test_a_line_that_fails_is_reported_and_the_others_are_kept(in_this_process, 
     assert run_file(tmp_path / "condition", "c = 1000", "gsm", 0).is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="asks /proc for processes")
 def test_a_killed_study_leaves_no_process_behind_and_goes_on(tmp_path):
     script = tmp_path / "killed.py"

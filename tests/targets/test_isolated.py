@@ -70,6 +70,7 @@ def vicious(harmless=False):
     return scorevi.from_function(score, 4, batched=False)
 
 
+@pytest.mark.slow
 def test_what_dies_hangs_or_raises_is_a_bad_score_and_the_fit_goes_on():
     fit = scorevi.fit(vicious(), "gsm", max_gradients=20, seed=1, workers=2, score_timeout=2.0)
     plain = scorevi.fit(vicious(harmless=True), "gsm", max_gradients=20, seed=1)
@@ -83,6 +84,7 @@ def test_what_dies_hangs_or_raises_is_a_bad_score_and_the_fit_goes_on():
     }
 
 
+@pytest.mark.slow
 def test_each_reason_is_told():
     target = vicious()
     theta = np.zeros((6, 4))
@@ -100,6 +102,7 @@ def test_each_reason_is_told():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["eight-schools", "gaussian-70"])
 def test_the_number_of_workers_does_not_matter(name):
     fits = [
@@ -211,6 +214,7 @@ def only_in_workers(seen):
     return scorevi.from_function(score, 2, log_density, batched=False)
 
 
+@pytest.mark.slow
 def test_what_comes_after_the_fit_is_isolated_too(tmp_path):
     seen = []
     target = only_in_workers(seen)
@@ -278,6 +282,7 @@ def test_wrong_arguments_are_named(options, message):
         scorevi.fit(scorevi.Gaussian.standard(2), **options)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_and_workers_go_together(tmp_path):
     path = tmp_path / "c"
     target = TARGETS["logistic"]()
@@ -290,6 +295,7 @@ def test_a_checkpoint_and_workers_go_together(tmp_path):
 # --- the languages ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.jax
 def test_jax_in_double_precision():
     jax = pytest.importorskip("jax")
@@ -325,6 +331,7 @@ def stan_target():
     return scorevi.from_stan(TRANSFORMS, {"n": 0})
 
 
+@pytest.mark.slow
 @SHORT
 @pytest.mark.languages
 def test_stan(stan_target):
@@ -336,6 +343,7 @@ def test_stan(stan_target):
     assert sorted(fit.draws(2)) == sorted(plain.draws(2))
 
 
+@pytest.mark.slow
 @SHORT
 @pytest.mark.languages
 def test_pymc():
@@ -368,6 +376,7 @@ target = scorevi.from_function(score, 2, batched=False)
 """
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path):
     (tmp_path / "crashing_model.py").write_text(MODEL.replace("CRASHES", "True"))
     result = run(
@@ -378,6 +387,7 @@ def test_the_command_line(tmp_path):
     assert json.loads(result.stdout)["bad_scores"]["died"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_command(tmp_path, way):
     (tmp_path / "calm_model.py").write_text(MODEL.replace("CRASHES", "False"))

@@ -9,6 +9,7 @@ from scorevi.examples import random_gaussian
 from scorevi.studies.faults import ISOLATED_CAUSES, deadly
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_gaussian_is_recovered_and_every_fault_is_counted(tmp_path, workers):
     p = random_gaussian(10, 40.0, seed=3)
