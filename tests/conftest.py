@@ -39,10 +39,6 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
-# A shell that starts the tests in the background has Ctrl-C ignored, and processes inherit that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 SHORT = pytest.mark.filterwarnings("ignore:NOT SETTLED")
 """For fits that are ended on purpose before they can have settled."""
 
