@@ -108,7 +108,7 @@ def test_without_a_log_density_it_cannot_pass():
     assert verdict == "warn"
     assert "no log density" in verdict.reasons[0].text
     with pytest.raises(ValueError, match="Importance weights need the log density"):
-        fit.resample(10)
+        fit.resample(10, seed=1)
 
 
 def test_without_arviz_it_says_what_is_missing(monkeypatch):
@@ -211,7 +211,7 @@ def test_resampling_corrects_a_skewed_fit():
     truth = np.sinh(np.arcsinh(base.sample(400_000, 0)) + 0.2)
     fit = scorevi.fit(target)
     for replace in (True, False):
-        sample = fit.resample(4000, replace=replace, proposals=40_000)
+        sample = fit.resample(4000, replace=replace, proposals=40_000, seed=1)
         assert sample.theta.shape == (4000, 2)
         assert sample.draws["theta"].shape == (4000, 2)
         assert 4000 < sample.ess <= 40_000
@@ -226,7 +226,7 @@ def test_resampling_refuses_where_it_would_be_wrong():
     with pytest.raises(scorevi.FitError, match=r"k-hat is .*, above 0\.7"):
         fit.resample(1000, seed=0, proposals=20_000)
     with pytest.raises(ValueError, match="`proposals` must be at least `size`, 30, without"):
-        fit.resample(30, replace=False, proposals=25)
+        fit.resample(30, replace=False, proposals=25, seed=1)
 
 
 def test_error_bars_are_those_of_fits_from_many_seeds():
