@@ -44,6 +44,8 @@ _QUADRATIC = 0.03
 """Variance of the quadratic part over D, next to that of the rest."""
 _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
+_SPARE = 4
+"""Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
 _MOST_FOR_KERNEL = 1024
 """The kernel's matrix is of the size of the memory; beyond this it would dominate the cost."""
 
@@ -59,6 +61,8 @@ class Evidence(NamedTuple):
     """signal / (signal + noise) of the coefficients: 1 on a Gaussian target."""
     linear: bool
     """Whether the score is linear, to rounding."""
+    bent: float = 0.0
+    """What a line leaves of the scores, root mean square; infinite where the pairs cannot tell."""
     rounding: float = 0.0
     """Where it is linear: the size of an eigenvalue of the precision that may be rounding alone."""
 
@@ -101,7 +105,9 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         # Of h itself, not as a difference from −z: the target may be very wide next to q.
         coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (h * root))
         rounding = _ROUNDING * float(np.linalg.norm(h * root)) / float(pivots.min())
-        return Evidence(coefficients[0], -_symmetric(coefficients[1:]), 1.0, True, rounding)
+        slope = _symmetric(coefficients[1:])
+        return Evidence(coefficients[0], -slope, 1.0, True, rounding=rounding)
+    bent = _bent(residual, weight, dim)
     mismatch = _shortened(mismatch)
     if 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
         squares = np.vecdot(z, z)
@@ -125,7 +131,17 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     spread = 0.5 * np.vecdot(hat[1:].T, hat[1:].T) + hat[0] ** 2
     power = float(intercept @ intercept + np.vdot(slope, slope))
     trust = max(0.0, 1.0 - float(spread @ variance) / power) if power > 0 else 0.0
-    return Evidence(intercept, np.eye(dim) - slope, trust, False)
+    return Evidence(intercept, np.eye(dim) - slope, trust, False, bent)
+
+
+def _bent(residual: Array, weight: Array, dim: int) -> float:
+    """Return the root mean square of what is not linear, each coefficient's share added back."""
+    count = len(residual)
+    spare = count - dim - 1
+    if spare < _SPARE + dim / 2:
+        return math.inf
+    square = float(weight @ np.vecdot(residual, residual)) / float(weight.sum())
+    return math.sqrt(square * count / (spare * dim))
 
 
 def _shortened(mismatch: Array) -> Array:

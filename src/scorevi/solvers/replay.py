@@ -9,7 +9,9 @@ the whitened coordinates of the current q, and asks after every batch what all o
    eigenvalues and shift bounded.
 2. *Then*, the regression of :mod:`scorevi.solvers.memory`. With a and M from it and β its trust,
    the precision moves from I to I − βM and the mean by β(I − βM)⁻¹a, within a trust region. β
-   anneals by itself as the coefficients sink into their noise: there is no learning rate.
+   anneals by itself as the coefficients sink into their noise: there is no learning rate. The
+   region is small, a quarter of a variance, where the score is bent, and as much wider as it is
+   straighter: what is linear may be extrapolated.
 3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
    and the step is taken whole: q is then p, after D + 2 gradients.
 
@@ -38,8 +40,12 @@ from scorevi.solvers.memory import Evidence, regress, weights
 _PRIOR = 1e3
 _EAGER_EIGENVALUES = (1 / 16, 1.5)
 _EAGER_SHIFT = 0.5
-_EIGENVALUES = (0.8, 1.25)
-_SHIFT = 0.2
+_REACH, _LONGEST_REACH = 1.25, 1e3
+"""The factor by which a step may change a variance: where the score is bent, and at most."""
+_STRAIGHT = 0.25
+"""The reach times what a line leaves of the scores, where that is little."""
+_SHIFT = 0.16
+"""The bound of a shift, in units of √D times the reach."""
 _NEGLIGIBLE = 1e-6
 _RESOLVED = 1e-10
 
@@ -150,11 +156,12 @@ class Replay:
 def _trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
     """Go from I towards the precision found, as far as it is trusted and within bounds."""
     trust = evidence.trust
+    reach = min(max(_REACH, _STRAIGHT / max(evidence.bent, 1e-300)), _LONGEST_REACH)
     unit = np.eye(len(evidence.intercept))
     precision, vectors = np.linalg.eigh(unit + trust * (evidence.precision - unit))
-    precision = np.clip(precision, *_EIGENVALUES)
+    precision = np.clip(precision, 1.0 / reach, reach)
     shift = trust * (vectors @ ((vectors.T @ evidence.intercept) / precision))
-    return _bounded(shift, _SHIFT), 1.0 / precision, vectors
+    return _bounded(shift, _SHIFT * reach), 1.0 / precision, vectors
 
 
 def _whole_step(evidence: Evidence) -> tuple[Array, Array, Array]:
