@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from scorevi.base.arrays import Array
@@ -14,6 +15,8 @@ class Pair(NamedTuple):
     score: Array
     log_density: float
     """NaN where the target has none."""
+    log_q: float = math.nan
+    """The log density of the q that it was drawn from; NaN where it was not drawn."""
 
 
 class Draws(NamedTuple):

@@ -234,7 +234,7 @@ class Run:
         self.notes += begin.notes
         self._begin(begin.q)
         if self.evaluator.target.has_log_density:
-            self.status = self._sign.add(*begin.pairs)
+            self.status = self._sign.add(*begin.seen)
         if begin.pairs and isinstance(self.solver, Remembers):
             self.state = self.solver.remember(self.state, begin.pairs)
         self._size_batch()

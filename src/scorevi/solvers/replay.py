@@ -33,6 +33,7 @@ import numpy as np
 from scorevi.base.arrays import Array, as_count
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
+from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.bam import match
 from scorevi.solvers.base import Batch
 from scorevi.solvers.memory import Evidence, regress, weights
@@ -117,16 +118,17 @@ class Replay:
     def remember(self, state: ReplayState, pairs: Sequence[Pair]) -> ReplayState:
         """Put pairs that were paid for elsewhere, such as by an optimiser, into the memory.
 
-        Those far outside q are left out. The others count as drawn from the top of q, so that
-        their weights fall off with their distance from it.
+        Those that were not drawn from any q count as drawn from the top of this one, so that their
+        weights fall off with their distance from it; those far outside are left out.
         """
         q = state.q
         theta = np.array([pair.theta for pair in pairs]).reshape(-1, q.dim)
         z = q.whiten(theta)
-        near = np.vecdot(z, z) <= 9.0 * q.dim
         h = q.whiten_score(np.array([pair.score for pair in pairs]).reshape(-1, q.dim))
-        top = np.full(int(near.sum()), -q.log_det)
-        return _with_pairs(state, z[near], h[near], top)
+        log_q = np.array([pair.log_q for pair in pairs]) + q.dim * HALF_LOG_2PI
+        drawn = np.isfinite(log_q)
+        kept = drawn | (np.vecdot(z, z) <= 9.0 * q.dim)
+        return _with_pairs(state, z[kept], h[kept], np.where(drawn, log_q, -q.log_det)[kept])
 
     def step(self, state: ReplayState, batch: Batch) -> tuple[ReplayState, ReplayInfo]:
         """Remember the batch, and move q to where all pairs together say."""

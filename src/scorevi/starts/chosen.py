@@ -1,161 +1,180 @@
 """The start that is chosen by trying: ``initial="auto"``.
 
 A posterior may lie far from zero, be far narrower or wider than N(0, I), have several modes, or
-none. So a few candidates are made, and judged by the median of log p − log q on a handful of draws:
+none, or a funnel whose neck draws every climb. So short fits, racers, begin in several places, and
+the one with the best ELBO goes on. They are tried in turn, and the first that is beyond doubt ends
+the search:
 
-1. N(0, I), or N(x, I) around a point x that the user gave. If its Fisher residual is already
-   small, that is the start; cost: 6 gradients.
-2. L-BFGS from the same point and from seven within (−2, 2)^D of it, 24 evaluations each: after
-   half as many the path to a minor mode is often the higher one. The best two climb on for up to
-   28 more. The end of each path and a point half way, with the curvature that the path has seen up
-   to there, are candidates: on a posterior without a mode the end is worthless.
-3. Where all pairs seen fit a linear score to rounding, the search ends: the posterior is Gaussian
-   as far as anyone can tell, and the Gaussian that they determine is a candidate.
+1. A racer from N(0, I), or N(x, I) around a point x that the user gave. Where it comes to explain
+   the scores of its draws the posterior is near Gaussian, and that is the start. Where the first
+   draws say that the posterior is very far away, it is spared.
+2. A racer from the end of an L-BFGS climb, with the curvature that the climb has seen. It may sit
+   in the neck of a funnel, where the posterior is near Gaussian as well, to the eye of draws from
+   there. So its q is made four times as wide, and climbs the ELBO (:mod:`scorevi.starts.wide`):
+   from beside a neck it does not come back.
+3. A racer from where a wide Gaussian climbs to: one of width 1 around the point, or, where the
+   posterior is far away, around the end of the climb, whichever is better after a few steps.
 
-At most 288 gradients, never more than half of the budget. All pairs seen are handed on. The idea of
-judging Gaussians along optimisation paths by the ELBO is Pathfinder's (arXiv 2108.03782).
+Where all pairs seen fit a linear score to rounding, the posterior is Gaussian as far as anyone can
+tell, and the search ends at once. It never takes more than half of the budget. Everything that the
+winner has seen is handed on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.estimates import fisher_residual
 from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
-from scorevi.solvers.memory import regress
 from scorevi.starts.climb import Ascent, curvature_gaussian
+from scorevi.starts.paths import gaussian_of
+from scorevi.starts.race import Racer
+from scorevi.starts.wide import Wide, WideClimb
 
 _DRAWS = 6
-_STARTS, _MOST_TRIED = 8, 16
-_FIRST, _MORE, _SURVIVORS = 24, 28, 2
 _GOOD_ENOUGH = 0.5
+"""The Fisher residual of a N(0, I) that needs no search."""
+_FAR = 1e8
+"""The median residual of draws so far away that no fit from there arrives: scores 10⁴ too long."""
+_WIDER = 4.0
+_TEST, _HEAT = 64, 48
+"""Gradients to come back in, and for each wide climb before the best goes on."""
+_NATURAL = 0.1
+"""A parameter's unit, as a share of its size, where that is large."""
 
 
-class Judged(NamedTuple):
-    """A candidate and what a few draws from it say."""
+class Choice(NamedTuple):
+    """Where to start, and what was seen on the way."""
 
     q: Gaussian
-    elbo: float
-    fisher: float
+    pairs: list[Pair]
+    """Those that tell of q."""
+    seen: list[Pair]
+    """All of them, but those of wide climbs."""
+    note: str
+    """What was done, in words."""
 
 
-def choose(
-    evaluator: Evaluator, rng: np.random.Generator, point: Array
-) -> tuple[Gaussian, list[Pair], str]:
-    """Return the best candidate, all pairs seen, and what was done in words.
+class _Won(Exception):
+    """The search can end."""
+
+
+def choose(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Choice:
+    """Return the best of what was tried.
 
     Parameters
     ----------
     evaluator, rng
         The target with its budget, and randomness.
     point
-        The user's guess, or zero: the first candidate is N(point, I), and the first climb begins
-        there.
+        The user's guess, or zero: the first racer begins at N(point, I), and the climb there.
     """
-    pairs: list[Pair] = []
-    before = evaluator.spent
     around = Gaussian(point, np.eye(len(point)), 0.0)
     if evaluator.remaining < _DRAWS:
-        return around, pairs, "the budget is too small to choose a start"
-    guess = _judge(around, evaluator, rng, pairs)
-    judged = [guess]
-    try:
-        if guess.fisher > _GOOD_ENOUGH and evaluator.target.has_log_density:
-            others = point + rng.uniform(-2.0, 2.0, (_MOST_TRIED - 1, len(point)))
-            ascents = _ascents(evaluator, [point, *others], pairs)
-            exact = gaussian_of(pairs)
-            found = [exact] if exact else [q for ascent in ascents for q in _along(ascent.path)]
-            for q in found:  # one by one: those judged before the budget ends count
-                judged.append(_judge(q, evaluator, rng, pairs))  # noqa: PERF401
-    except Exhausted:
-        pass
-    best = max(judged, key=lambda candidate: candidate.elbo)
-    note = f"the start was chosen among {len(judged)} for {evaluator.spent - before} gradients"
-    return best.q, pairs, note
+        return Choice(around, [], [], "the budget is too small to choose a start")
+    before = evaluator.spent
+    search = _Search(evaluator, rng, around)
+    with contextlib.suppress(Exhausted, _Won):
+        search.run()
+    best, count = search.best, len(search.racers)
+    note = f"the start was chosen among {count} for {evaluator.spent - before} gradients"
+    return Choice(best.q, [*best.given, *best.pairs], search.seen, note)
 
 
-def _ascents(evaluator: Evaluator, points: Sequence[Array], pairs: list[Pair]) -> list[Ascent]:
-    """Climb a little from eight points that have a score, on from the best two; returns these.
+class _Search:
+    """The race: racers enter one after another."""
 
-    None where the pairs seen on the way are those of a Gaussian.
-    """
-    ascents: list[Ascent] = []
-    for point in points:
-        if len(ascents) == _STARTS:
-            break
+    def __init__(self, evaluator: Evaluator, rng: np.random.Generator, around: Gaussian) -> None:
+        self._evaluator, self._rng, self._around = evaluator, rng, around
+        self.racers = [Racer(evaluator, around)]
+        self._climbed: list[Pair] = []
+        self._length = 2 * (around.dim + 2) + 40
+
+    @property
+    def best(self) -> Racer:
+        """The racer with the highest ELBO; the first where none has any."""
+        return max(self.racers, key=lambda racer: racer.elbo)
+
+    @property
+    def seen(self) -> list[Pair]:
+        """All pairs of the climb and of the racers."""
+        return [*self._climbed, *(pair for racer in self.racers for pair in racer.pairs)]
+
+    def run(self) -> None:
+        """Race; raises :class:`_Won` where there is no doubt."""
+        first = self.racers[0]
+        batch = first.look(self._rng, _DRAWS)
+        residuals = first.residuals
+        if float(residuals.mean()) <= _GOOD_ENOUGH or not self._evaluator.target.has_log_density:
+            raise _Won
+        is_far = not float(np.median(residuals)) <= _FAR
+        if not is_far:
+            first.move(batch)
+            first.run(self._rng, self._length)
+            if first.is_settled:
+                raise _Won
+        end = self._from_the_climb(is_far)
+        self._from_wide(end if is_far else None)
+
+    def _from_the_climb(self, is_far: bool) -> Array | None:
+        """Race from the end of a climb; returns that end."""
+        evaluator, dim = self._evaluator, self._around.dim
         ascent = Ascent(evaluator)
-        ascent.climb(point, at_most=_FIRST)
-        pairs += ascent.pairs
-        if ascent.pairs:
-            ascents.append(ascent)
-        if gaussian_of(pairs):
-            return []
-    ascents.sort(key=lambda ascent: -ascent.highest)
-    for ascent in ascents[:_SURVIVORS]:
-        if not ascent.converged:
-            seen = len(ascent.pairs)
-            ascent.climb(ascent.path[-1].theta, at_most=_MORE)
-            pairs += ascent.pairs[seen:]
-    return ascents[:_SURVIVORS]
+        self._climbed = ascent.pairs
+        ascent.climb(self._around.mean, at_most=60 + 2 * dim if is_far else 30 + dim)
+        if not ascent.path:
+            return None
+        exact = gaussian_of(ascent.pairs)
+        if exact is not None:
+            self._enter(exact, ascent.pairs).look(self._rng, _DRAWS)
+            raise _Won
+        q = curvature_gaussian(ascent.path)
+        if q is not None and (is_far or ascent.converged):
+            racer = self._enter(q, ascent.pairs)
+            racer.run(self._rng, self._length)
+            if racer.is_settled and self._comes_back(racer.q):
+                raise _Won
+        return ascent.path[-1].theta
 
+    def _from_wide(self, end: Array | None) -> None:
+        """Race from where a wide Gaussian climbs to."""
+        climbs = [self._wide_climb(self._around)]
+        if end is not None:
+            unit = np.ones(len(end))
+            widths = unit, unit + _NATURAL * np.abs(end)
+            climbs += [
+                self._wide_climb(Gaussian(end, np.diag(width), float(np.log(width).sum())))
+                for width in widths
+            ]
+            for climb in climbs:
+                climb.climb(1.0, _HEAT)
+        climb = max(climbs, key=lambda one: one.elbo)
+        climb.climb(1.0, 400 + 4 * self._around.dim)
+        if climb.q is not None:
+            self._enter(climb.q, []).run(self._rng, self._length)
 
-def gaussian_of(pairs: Sequence[Pair]) -> Gaussian | None:
-    """Return the Gaussian whose score is that of all pairs to rounding, if there is one."""
-    if not pairs or len(pairs) < len(pairs[0].theta) + 2:
-        return None
-    theta = np.array([pair.theta for pair in pairs])
-    evidence = regress(theta, np.array([pair.score for pair in pairs]), np.ones(len(pairs)))
-    if evidence is None or not evidence.linear:
-        return None
-    values, vectors = np.linalg.eigh(evidence.precision)
-    if not values[0] > max(evidence.rounding, 1e-10 * values[-1]):
-        return None
-    mean = vectors @ ((vectors.T @ evidence.intercept) / values)
-    return Gaussian(mean, vectors / np.sqrt(values), -0.5 * float(np.log(values).sum()))
+    def _wide_climb(self, q: Gaussian) -> WideClimb:
+        return WideClimb(self._evaluator, q, self._rng)
 
+    def _comes_back(self, q: Gaussian) -> bool:
+        """Whether a Gaussian four times as wide as q climbs back to it."""
+        near = 0.5 * math.sqrt(q.dim)
 
-def judge_path(ascent: Ascent, evaluator: Evaluator, rng: np.random.Generator) -> Judged | None:
-    """Return the best Gaussian along a path, if there is any."""
-    judged = [_judge(q, evaluator, rng, []) for q in _along(ascent.path)]
-    return max(judged, key=lambda candidate: candidate.elbo, default=None)
+        def is_home(wide: Wide) -> bool:
+            width = float(np.abs(wide.log_width).mean())
+            return float(np.linalg.norm(wide.shift)) < near and width < 0.35
 
+        climb = self._wide_climb(q)
+        climb.climb(_WIDER, _TEST, is_home)
+        return climb.best is not None and is_home(climb.best)
 
-def _along(path: list[Pair]) -> list[Gaussian]:
-    """Return Gaussians half way along a path and at its end, with the curvature seen so far."""
-    found = []
-    for length in sorted({(len(path) + 1) // 2, len(path)}):
-        q = curvature_gaussian(path[:length])
-        if q is not None:
-            found.append(q)
-    return found
-
-
-def _judge(
-    q: Gaussian, evaluator: Evaluator, rng: np.random.Generator, pairs: list[Pair]
-) -> Judged:
-    """Draw from a candidate. Where fewer than half of the scores exist it is out of the running."""
-    theta, z, _, log_q = q.points(rng.standard_normal((_DRAWS, q.dim)))
-    evaluation = evaluator(theta)
-    good = evaluator.usable(evaluation)
-    evaluator.note_bad(theta, evaluation, good)
-    if good.sum() < _DRAWS / 2:
-        return Judged(q, -math.inf, math.inf)
-    z, score = z[good], evaluation.score[good]
-    fisher = float(fisher_residual(z, q.whiten_score(score)))
-    log_density = evaluation.log_density
-    if log_density is None:
-        pairs += [Pair(t, g, math.nan) for t, g in zip(theta[good], score, strict=True)]
-        return Judged(q, -fisher, fisher)
-    log_density = log_density[good]
-    pairs += [Pair(t, g, float(v)) for t, g, v in zip(theta[good], score, log_density, strict=True)]
-    # The median of log p − log q: one draw in a far tail must not decide over a candidate.
-    elbo = float(np.median(log_density - log_q[good]))
-    # A q that leaves the support with share s of its draws has at best the ELBO of its part inside.
-    return Judged(q, elbo + math.log(float(good.mean())), fisher)
+    def _enter(self, q: Gaussian, pairs: list[Pair]) -> Racer:
+        racer = Racer(self._evaluator, q, *pairs)
+        self.racers.append(racer)
+        return racer

@@ -43,7 +43,10 @@ class Start(NamedTuple):
 
     q: Gaussian
     pairs: tuple[Pair, ...] = ()
+    """Those that tell of q, for a solver with a memory."""
     notes: tuple[str, ...] = ()
+    seen: tuple[Pair, ...] = ()
+    """All pairs, whether they tell of q or not."""
 
 
 class NoFinitePoint(Exception):
@@ -129,9 +132,9 @@ def search(
 
 
 def _automatic(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Start:
-    with _half_budget(evaluator, at_most=288):
-        q, pairs, note = choose(evaluator, rng, point)
-    return Start(q, tuple(pairs), (note,))
+    with _half_budget(evaluator):
+        chosen = choose(evaluator, rng, point)
+    return Start(chosen.q, tuple(chosen.pairs), (chosen.note,), tuple(chosen.seen))
 
 
 def _at_mode(way: str, evaluator: Evaluator, rng: np.random.Generator) -> Start:
@@ -157,14 +160,15 @@ def _at_mode(way: str, evaluator: Evaluator, rng: np.random.Generator) -> Start:
         if way == "laplace":
             q, note = _laplace(q, evaluator)
             notes += [note] if note else []
-    return Start(q, tuple(ascent.pairs), tuple(notes))
+    pairs = tuple(ascent.pairs)
+    return Start(q, pairs, tuple(notes), pairs)
 
 
 @contextmanager
-def _half_budget(evaluator: Evaluator, at_most: float = math.inf) -> Iterator[None]:
+def _half_budget(evaluator: Evaluator) -> Iterator[None]:
     """Keep at least half of what is left back for the fit itself."""
     whole = evaluator.max_gradients
-    half = int(min(at_most, evaluator.remaining // 2)) if whole or at_most < math.inf else None
+    half = None if whole is None else int(evaluator.remaining // 2)
     evaluator.max_gradients = None if half is None else evaluator.spent + half
     try:
         yield

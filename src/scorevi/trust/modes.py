@@ -11,8 +11,8 @@ from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.base.noise import MODES, stream
 from scorevi.families import Gaussian
-from scorevi.starts.chosen import judge_path
 from scorevi.starts.climb import Ascent
+from scorevi.starts.paths import judge_path
 from scorevi.trust.examination import Examination
 from scorevi.trust.verdict import Reason
 

@@ -1,0 +1,61 @@
+"""Gaussians along the path of a climb, judged by a few draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.evaluate import Evaluator
+from scorevi.base.pairs import Pair
+from scorevi.families import Gaussian
+from scorevi.solvers.memory import regress
+from scorevi.starts.climb import Ascent, curvature_gaussian
+
+_DRAWS = 6
+
+
+class Judged(NamedTuple):
+    """A candidate and what a few draws from it say."""
+
+    q: Gaussian
+    elbo: float
+
+
+def gaussian_of(pairs: Sequence[Pair]) -> Gaussian | None:
+    """Return the Gaussian whose score is that of all pairs to rounding, if there is one."""
+    if not pairs or len(pairs) < len(pairs[0].theta) + 2:
+        return None
+    theta = np.array([pair.theta for pair in pairs])
+    evidence = regress(theta, np.array([pair.score for pair in pairs]), np.ones(len(pairs)))
+    if evidence is None or not evidence.linear:
+        return None
+    values, vectors = np.linalg.eigh(evidence.precision)
+    if not values[0] > max(evidence.rounding, 1e-10 * values[-1]):
+        return None
+    mean = vectors @ ((vectors.T @ evidence.intercept) / values)
+    return Gaussian(mean, vectors / np.sqrt(values), -0.5 * float(np.log(values).sum()))
+
+
+def judge_path(ascent: Ascent, evaluator: Evaluator, rng: np.random.Generator) -> Judged | None:
+    """Return the best of the Gaussians half way along a path and at its end, if there is any."""
+    path = ascent.path
+    found = [curvature_gaussian(path[:end]) for end in {(len(path) + 1) // 2, len(path)}]
+    judged = [_judge(q, evaluator, rng) for q in found if q is not None]
+    return max(judged, key=lambda candidate: candidate.elbo, default=None)
+
+
+def _judge(q: Gaussian, evaluator: Evaluator, rng: np.random.Generator) -> Judged:
+    """Draw from a candidate. Where fewer than half of the scores exist it is out of the running."""
+    theta, _, _, log_q = q.points(rng.standard_normal((_DRAWS, q.dim)))
+    evaluation = evaluator(theta)
+    good = evaluator.usable(evaluation)
+    evaluator.note_bad(theta, evaluation, good)
+    if good.sum() < _DRAWS / 2 or evaluation.log_density is None:
+        return Judged(q, -math.inf)
+    # The median of log p − log q: one draw in a far tail must not decide over a candidate.
+    elbo = float(np.median(evaluation.log_density[good] - log_q[good]))
+    # A q that leaves the support with share s of its draws has at best the ELBO of its part inside.
+    return Judged(q, elbo + math.log(float(good.mean())))

@@ -1,0 +1,125 @@
+"""Racers: short fits from several places, of which the best one is gone on with.
+
+A racer is judged by draws of its own q, so that the ELBO of each is what it is worth, whatever way
+led there.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.base.evaluate import Evaluator
+from scorevi.base.pairs import Pair
+from scorevi.families import Gaussian, is_sound
+from scorevi.solvers.base import Batch
+from scorevi.solvers.replay import Replay
+
+_JUDGED = 40
+"""The last draws, by which a racer is judged."""
+_OUTLYING = 8.0
+"""Robust standard deviations beyond which a draw counts no further."""
+_SETTLED, _SETTLED_DRAWS = 0.2, 12
+"""The Fisher residual of a q that explains the scores of so many draws."""
+
+
+class Racer:
+    """A short fit by :class:`~scorevi.solvers.Replay`.
+
+    Attributes
+    ----------
+    given
+        Pairs that it began with.
+    pairs
+        All that it has drawn.
+    is_settled
+        Whether its q explains the scores of its last draws: the posterior is near Gaussian there.
+    is_lost
+        Whether it cannot go on.
+    """
+
+    def __init__(self, evaluator: Evaluator, q: Gaussian, *pairs: Pair) -> None:
+        self._evaluator = evaluator
+        self._solver = Replay()
+        self._state = self._solver.init(q)
+        if pairs:
+            self._state = self._solver.remember(self._state, pairs)
+        self._volume = q.log_volume
+        self.given = pairs
+        self.pairs: list[Pair] = []
+        self._residuals: list[float] = []
+        self.is_lost = False
+
+    @property
+    def q(self) -> Gaussian:
+        """Where it is."""
+        return self._state.q
+
+    @property
+    def residuals(self) -> Array:
+        """Of its draws, |h + z|²/D; infinite where there was no usable score."""
+        return np.array(self._residuals)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the last draws, and no fewer than determine a Gaussian, agree with q."""
+        enough = len(self._residuals) >= max(_SETTLED_DRAWS, self.q.dim + 2)
+        return enough and float(np.mean(self._residuals[-_SETTLED_DRAWS:])) < _SETTLED
+
+    @property
+    def elbo(self) -> float:
+        """E_q[log p − log q] by its last draws; minus infinity where most of them are no use."""
+        recent = self._residuals[-_JUDGED:]
+        good = sum(map(math.isfinite, recent))
+        if self.is_lost or 2 * good < max(1, len(recent)):
+            return -math.inf
+        values = np.array([pair.log_density - pair.log_q for pair in self.pairs[-good:]])
+        middle = float(np.median(values))
+        spread = 1.4826 * float(np.median(np.abs(values - middle)))
+        kept = np.clip(values, middle - _OUTLYING * spread, middle + _OUTLYING * spread)
+        # A q that leaves the support with share s of its draws has at best that of its part inside.
+        return float(kept.mean()) + math.log(good / len(recent))
+
+    def look(self, rng: np.random.Generator, size: int) -> Batch:
+        """Draw from its q; returns the draws with a usable score."""
+        q = self.q
+        noise = rng.standard_normal((size, q.dim))
+        points = q.points(noise)
+        evaluation = self._evaluator(points.theta)
+        good = self._evaluator.usable(evaluation)
+        self._evaluator.note_bad(points.theta, evaluation, good)
+        log_density = evaluation.log_density
+        if log_density is None:
+            log_density = np.full(size, math.nan)
+        kept = q.points(noise[good])
+        batch = Batch.of(q, kept, evaluation.score[good], log_density[good])
+        mismatch = batch.z + batch.whitened_score
+        residuals = np.full(size, math.inf)
+        residuals[good] = np.vecdot(mismatch, mismatch) / q.dim
+        self._residuals += residuals.tolist()
+        rows = zip(batch.theta, batch.score, log_density[good], batch.log_q, strict=True)
+        self.pairs += [Pair(point, score, float(p), float(q)) for point, score, p, q in rows]
+        return batch
+
+    def move(self, batch: Batch) -> None:
+        """Take a step by draws that :meth:`look` returned."""
+        if not len(batch.z):
+            return
+        try:
+            state, _ = self._solver.step(self._state, batch)
+        except np.linalg.LinAlgError:
+            self.is_lost = True
+            return
+        if is_sound(state.q, self._volume):
+            self._state = state
+        else:
+            self.is_lost = True
+
+    def run(self, rng: np.random.Generator, gradients: int) -> None:
+        """Go on until it is settled or lost, or so many gradients are spent."""
+        end = self._evaluator.spent + gradients
+        while self._evaluator.spent < end and not (self.is_settled or self.is_lost):
+            size = min(self._state.batch_size, end - self._evaluator.spent)
+            self.move(self.look(rng, size))
