@@ -7,6 +7,11 @@ import os
 import signal
 from pathlib import Path
 
+# One BLAS thread for each process, which NumPy asks for when it is imported: on the small matrices
+# of the tests several threads only wait for each other, on a busy machine a hundred times as long.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 import numpy as np
 import pytest
 
