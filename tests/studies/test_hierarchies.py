@@ -101,6 +101,8 @@ def test_a_centered_form_has_a_funnel(name):
     assert (np.diff(log_density(target, point)) > 1.0).all()
 
 
+@pytest.mark.slow
+@pytest.mark.languages
 @pytest.mark.parametrize("name", SLOW_TO_COMPILE)
 def test_a_stan_program_is_its_jax_twin(name):
     twin_name = model(name).through

@@ -85,6 +85,7 @@ def test_a_course_ends_as_the_fit_does(solver):
     assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(moments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [GSM(), GSM(batch_size=1), BBVI(learning_rate=0.05)])
 @pytest.mark.parametrize("dim", [1, 5, 70])
 def test_runs_side_by_side_are_the_runs_alone(solver, dim):
@@ -115,6 +116,7 @@ def walled(limit):
     return scorevi.from_jax(log_density, 2)
 
 
+@pytest.mark.slow
 def test_a_run_that_meets_a_bad_score_is_done_over_by_the_driver():
     target = walled(3.0)
     problem = Problem(target, {"mean": lambda q: float(q.mean[0])}, {}, target)
