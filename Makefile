@@ -18,8 +18,9 @@ demo: $(VENV)/.installed-plots,arviz
 test: lint
 	$(BIN)/pytest -n auto
 
+# What needs other languages is not even looked at: to import them takes as long as many tests.
 check: lint
-	$(BIN)/pytest -n auto -m "not soak and not slow and not languages"
+	$(BIN)/pytest -n auto -m "not soak and not slow and not languages" --ignore tests/languages
 
 # One after the other, because memory is measured.
 soak: $(VENV)/.installed-dev

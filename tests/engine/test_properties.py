@@ -44,6 +44,7 @@ def test_every_fit_keeps_its_promises(trial):
         check(fit, ledger, trial.budget)
 
 
+@pytest.mark.slow
 @given(TRIALS)
 @settings(USUAL, max_examples=25)
 def test_the_same_seed_gives_the_same_bits(trial):
@@ -59,6 +60,7 @@ def test_the_same_seed_gives_the_same_bits(trial):
             np.testing.assert_array_equal(column, getattr(two.trace, name))
 
 
+@pytest.mark.slow
 @given(TRIALS)
 @settings(USUAL, max_examples=25)
 def test_a_fit_survives_the_disk(tmp_path_factory, trial):

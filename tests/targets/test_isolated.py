@@ -146,6 +146,7 @@ def test_what_a_model_prints_is_no_answer(capfd):
     assert shown.err.count("from below") == 10
 
 
+@pytest.mark.slow
 def test_sys_exit_in_a_score_is_a_bad_score():
     target = scorevi.from_function(
         lambda x: sys.exit("enough") if x[0] > 1 else -x, 2, batched=False
