@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pool import Here
 from waiting import wait_until, wait_until_gone
 
 import scorevi
@@ -29,27 +29,8 @@ from scorevi.studies.table import Row, Table, read_rows, run_file
 jax = pytest.importorskip("jax")
 
 
-class Here:
-    """Stands for a pool of processes, where the processes are not the point."""
-
-    def __init__(self, *_, **__):
-        pass
-
-    def submit(self, function, *arguments):
-        future = Future()
-        try:
-            future.set_result(function(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-    def shutdown(self, **_):
-        pass
-
-
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Studies without processes, each of which would import and compile everything again."""
     monkeypatch.setattr(execute, "ProcessPoolExecutor", Here)
 
 
