@@ -15,12 +15,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 demo: $(VENV)/.installed-plots,arviz
 	$(BIN)/scorevi demo
 
+# What takes long begins first, and all of it in one process, unless an idle one may take of it.
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 # What needs other languages is not even looked at: to import them takes as long as many tests.
 check: lint
-	$(BIN)/pytest -n auto -m "not soak and not slow and not languages" --ignore tests/languages
+	$(BIN)/pytest -n auto --dist worksteal -m "not soak and not slow and not languages" --ignore tests/languages
 
 # One after the other, because memory is measured.
 soak: $(VENV)/.installed-dev
