@@ -15,16 +15,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 demo: $(VENV)/.installed-plots,arviz
 	$(BIN)/scorevi demo
 
-# One BLAS thread for each worker: more of them get in each other's way.
+# What takes long begins first, and all of it in one process, unless an idle one may take of it.
 test: lint
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
+# What needs other languages is not even looked at: to import them takes as long as many tests.
 check: lint
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n auto -m "not soak and not slow and not languages"
+	$(BIN)/pytest -n auto --dist worksteal -m "not soak and not slow and not languages" --ignore tests/languages
 
 # One after the other, because memory is measured.
 soak: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -m soak -s tests/engine/test_stress.py
+	$(BIN)/pytest -m soak -s tests/engine/test_stress.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -7,6 +7,11 @@ import os
 import signal
 from pathlib import Path
 
+# One BLAS thread for each process, which NumPy asks for when it is imported: on the small matrices
+# of the tests several threads only wait for each other, on a busy machine a hundred times as long.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
 import numpy as np
 import pytest
 
@@ -16,6 +21,8 @@ from scorevi.solvers import SOLVERS
 # What Stan and JAX compile stays in the checkout from one run to the next, and out of the user's
 # caches; the processes that tests start find it too.
 _TESTS = Path(__file__).parent
+_TARGETS = _TESTS.parent / "src" / "scorevi" / "targets"
+_LANGUAGES = (_TESTS / "languages", *(_TARGETS / name for name in ("numpyro", "pymc", "stan")))
 _CACHE = _TESTS.parent / ".cache"
 os.environ.setdefault("SCOREVI_CACHE", str(_CACHE))
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE / "jax"))
@@ -34,7 +41,7 @@ def pytest_collection_modifyitems(items):
     What begins last, and takes long, keeps one process busy after all others have ended.
     """
     for item in items:
-        if _TESTS / "languages" in item.path.parents:
+        if any(room in item.path.parents for room in _LANGUAGES):
             item.add_marker("languages")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 

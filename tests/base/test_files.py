@@ -81,6 +81,7 @@ with appearing(Path(sys.argv[1])) as part:
 """
 
 
+@pytest.mark.slow
 def test_what_killed_processes_leave_goes_with_the_next_writing(tmp_path):
     path = tmp_path / "a.npz"
     command = [sys.executable, "-c", KILLED, str(path)]

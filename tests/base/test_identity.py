@@ -110,6 +110,7 @@ def test_what_holds_itself_comes_to_an_end():
 PRINT = "import test_identity as t; print(*map(t.identify, t.DIFFERENT), sep='\\n')"
 
 
+@pytest.mark.slow
 def test_names_are_the_same_in_another_process():
     paths = repr(sys.path)
     command = [sys.executable, "-c", f"import sys; sys.path[:] = {paths}; {PRINT}"]

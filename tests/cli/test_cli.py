@@ -81,6 +81,7 @@ def test_demo_prints_the_parameters_and_saves_a_picture(folder):
     assert json.loads(again.stdout)["files"] == {"picture": "again.png"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -327,6 +328,7 @@ def test_usage_errors_and_help(folder):
     assert run(folder, "--version").stdout == f"scorevi, version {scorevi.__version__}\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(folder):
     for form in ("", "--json"):
         read, write = os.pipe()

@@ -24,6 +24,7 @@ def test_the_examples_for_each_language_run():
     assert scope["data"]["posterior"]["sigma"].shape == (1, 1000)
 
 
+@pytest.mark.slow
 def test_nothing_is_lost(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     _, count = run_blocks(ROOT / "docs" / "lose-nothing.md")

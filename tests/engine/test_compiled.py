@@ -232,6 +232,7 @@ def slow(x, clock):
     return -0.5 * (x**2).sum() + 0.0 * jax.lax.stop_gradient(scale)
 
 
+@pytest.mark.slow
 def test_a_slow_target_keeps_to_the_time(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(time, "perf_counter", clock)
@@ -242,6 +243,7 @@ def test_a_slow_target_keeps_to_the_time(monkeypatch):
     assert fit.seconds < 5
 
 
+@pytest.mark.slow
 def test_a_target_that_raises_inside_the_loop_is_a_bad_score():
     def check(value):
         if value > 1.0:

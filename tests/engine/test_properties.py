@@ -35,6 +35,7 @@ TRIALS = st.builds(
 USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
+@pytest.mark.slow
 @given(TRIALS)
 @settings(USUAL, max_examples=150)
 def test_every_fit_keeps_its_promises(trial):
@@ -43,6 +44,7 @@ def test_every_fit_keeps_its_promises(trial):
         check(fit, ledger, trial.budget)
 
 
+@pytest.mark.slow
 @given(TRIALS)
 @settings(USUAL, max_examples=25)
 def test_the_same_seed_gives_the_same_bits(trial):
@@ -58,6 +60,7 @@ def test_the_same_seed_gives_the_same_bits(trial):
             np.testing.assert_array_equal(column, getattr(two.trace, name))
 
 
+@pytest.mark.slow
 @given(TRIALS)
 @settings(USUAL, max_examples=25)
 def test_a_fit_survives_the_disk(tmp_path_factory, trial):
@@ -114,6 +117,7 @@ def test_the_units_do_not_matter(solver, dim, scale, condition, seed):
     np.testing.assert_allclose(two.trace.fisher[:3], one.trace.fisher[:3], rtol=1e-5)
 
 
+@pytest.mark.slow
 @given(
     dim=st.integers(1, 50),
     scale=powers(-8, 8),

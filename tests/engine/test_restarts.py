@@ -102,11 +102,13 @@ def test_an_object_with_a_score_may_say_so_too():
     assert not is_thread_safe(scorevi.from_function(lambda x: -x, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_workers_serve_several_threads(workers):
     assert_are_as_alone(logistic_regression(), restarts=3, workers=workers)
 
 
+@pytest.mark.slow
 def test_each_thread_gets_its_own_scores_from_workers():
     rng = np.random.default_rng(0)
     batches = [rng.standard_normal((40, 3)) for _ in range(6)]
@@ -203,7 +205,7 @@ def test_the_clock_of_a_run_starts_when_it_begins(thread_safe, monkeypatch):
     score = logistic_regression().score
     # Without a log density the start costs nothing, so that an update is made in any time at all.
     target = scorevi.from_function(score, 5, batched=True, thread_safe=thread_safe)
-    fit = scorevi.fit(target, "gsm", max_gradients=None, max_seconds=0.3, restarts=4, stop=False)
+    fit = scorevi.fit(target, "gsm", max_gradients=None, max_seconds=0.05, restarts=4, stop=False)
     assert len(fit.restarts) == 4
     assert {restart.status for restart in fit.restarts} == {"time"}
     assert not any("ended before" in note for note in fit.notes)

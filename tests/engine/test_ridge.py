@@ -39,7 +39,7 @@ def test_a_ridge_is_named_within_a_few_hundred_gradients(solver, seed):
     assert "proper priors" in fit.status.advice
 
 
-@pytest.mark.parametrize("precision", [1.0, 1e-6, 1e-12])
+@pytest.mark.parametrize("precision", [1.0, 1e-6, pytest.param(1e-12, marks=pytest.mark.slow)])
 def test_a_wide_posterior_is_not_called_improper(precision):
     fit = scorevi.fit(two_intercepts(precision), initial=scorevi.Gaussian.standard(3))
     assert fit.status.ok

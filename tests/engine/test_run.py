@@ -141,13 +141,15 @@ def test_the_time_limit_holds(initial, monkeypatch):
 # --- seeds ------------------------------------------------------------------------------------
 
 
-# BBVI at its default rate is still on its way after 250 steps, and says so.
+# BBVI at its default rate is still on its way after 50 steps, and says so.
 @pytest.mark.filterwarnings("ignore:NOT SETTLED:scorevi.FitWarning")
 def test_same_seed_same_bits(any_solver):
-    one, two = (gsm_fit(TARGETS["logistic"](), solver=any_solver, seed=7) for _ in range(2))
+    one, two, other = (
+        gsm_fit(TARGETS["logistic"](), solver=any_solver, seed=seed, max_gradients=400)
+        for seed in (7, 7, 8)
+    )
     np.testing.assert_array_equal(one.q.factor, two.q.factor)
     np.testing.assert_array_equal(one.trace.elbo, two.trace.elbo)
-    other = gsm_fit(TARGETS["logistic"](), solver=any_solver, seed=8)
     assert not np.array_equal(one.q.factor, other.q.factor)
 
 

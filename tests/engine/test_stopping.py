@@ -50,6 +50,11 @@ def test_on_gaussians_it_stops_within_three_times_the_limit_of_being_exact(dim, 
     assert exact <= fit.num_gradients <= exact + 3 * (dim + 1)
 
 
+# The truth of one of them comes from two seconds of sampling.
+ANIMALS = [
+    pytest.param(name, marks=pytest.mark.slow) if name.startswith("logistic") else name
+    for name in zoo()
+]
 SLOW = {
     "funnel-2": lambda: funnel(2, 1.0),
     "funnel-10": lambda: funnel(10, 0.5),
@@ -67,6 +72,7 @@ def _moments(p):
     return p.mean, p.covariance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
 def test_it_does_not_stop_early(name):
     """Within half a nat of what four times as many gradients reach: the noise of a fit is less."""
@@ -87,7 +93,7 @@ def test_a_slow_solver_is_waited_for():
 
 
 @pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
-@pytest.mark.parametrize("name", zoo())
+@pytest.mark.parametrize("name", ANIMALS)
 def test_it_always_stops(name):
     fit = scorevi.fit(zoo()[name]().target, seed=0)
     assert fit.status in ("converged", "stalled", "diverged")

@@ -84,6 +84,7 @@ def random_fits(numbers):
     return made
 
 
+@pytest.mark.slow
 def test_some_random_fits():
     assert random_fits(range(200)) > 100
 
@@ -120,6 +121,7 @@ def iterate_in_flat_memory(steps, solver, growth):
     assert after - before < growth
 
 
+@pytest.mark.slow
 @on_linux
 @pytest.mark.parametrize(("solver", "steps"), [("gsm", 10_000), ("replay", 300)])
 def test_memory_is_flat(solver, steps):
@@ -161,6 +163,7 @@ def fit_in_little_memory(steps, compiled, most):
     assert held < 1.2 * trace + most
 
 
+@pytest.mark.slow
 @on_linux
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_fit_holds_on_to_little_beside_its_trace(compiled):

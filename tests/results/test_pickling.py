@@ -118,6 +118,7 @@ def fit_one(seed):
     return scorevi.fit(scorevi.from_function(lambda x: -x, 2, batched=True), "gsm", seed=seed)
 
 
+@pytest.mark.slow
 def test_a_pool_returns_fits():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         fits = pool.map(fit_one, [1, 2])

@@ -140,6 +140,7 @@ def test_weights_fall_off_and_keep_their_effective_size():
     assert far.sum() ** 2 / (far @ far) >= 29.9
 
 
+@pytest.mark.slow
 def test_the_memory_is_bounded_and_the_batch_grows():
     solver = Replay()
     steps = scorevi.iterate(logistic_regression(), solver=solver, max_gradients=3000, seed=0)

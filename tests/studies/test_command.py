@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from pool import Here
 
 from scorevi.cli import cli
-from scorevi.studies import STUDY_NAMES
+from scorevi.studies import STUDY_NAMES, execute
 from scorevi.studies.table import Row
 
 pytest.importorskip("jax")
@@ -50,8 +51,8 @@ def test_all_quick(tmp_path):
         assert f"{name}: " in result.stdout
     # GSM converges on Gaussians even in quick runs, and the rules see it.
     assert "holds: GSM takes 10 to 100 times fewer gradients than BBVI." in result.stdout
-    again = scorevi("study", "scorecard", "--out", "results", "--to", "card.md", folder=tmp_path)
-    assert again.returncode == 0, again.stderr
+    again = run("scorecard", "--out", str(tmp_path / "results"), "--to", str(tmp_path / "card.md"))
+    assert again.exit_code == 0, again.output
     text = (tmp_path / "card.md").read_text()
     assert "Quick runs" in text
     for picture in re.findall(r"\(figures/(.+?)\)", text):
@@ -112,15 +113,17 @@ def test_an_unknown_posterior_is_named_with_those_close_to_it(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.languages
-def test_any_posterior_of_any_database(tmp_path):
+@pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
+def test_any_posterior_of_any_database(monkeypatch, tmp_path):
     """A database with a program of its own, of which there are no reference draws."""
     pytest.importorskip("httpstan")
+    monkeypatch.setattr(execute, "ProcessPoolExecutor", Here)
     base = Path(__file__).with_name("database")
-    arguments = ["study", "posteriordb", "--posteriordb", str(base), "--posterior", "mine-normal"]
-    result = scorevi(
-        *arguments, "--quick", "--runs", "1", "--solvers", "gsm,auto", "--out", "r", folder=tmp_path
-    )
-    assert result.returncode == 0, result.stderr
+    result = run(
+        "posteriordb", "--posteriordb", str(base), "--posterior", "mine-normal", "--quick",
+        "--runs", "1", "--solvers", "gsm,auto", "--out", str(tmp_path / "r"),
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
     with (tmp_path / "r/posteriordb/results.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["solver"] for row in rows} == {"gsm", "auto", "best", "auto, by default"}

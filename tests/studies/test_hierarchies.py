@@ -19,7 +19,8 @@ from scorevi.studies.hierarchies.truth import (
     transformed,
 )
 
-pytestmark = pytest.mark.jax
+# Each takes little, but there are dozens of models to compile.
+pytestmark = [pytest.mark.jax, pytest.mark.slow]
 
 STAN = [name for name in MODELS if name.endswith("-stan")]
 IN_JAX = [name for name in MODELS if name not in STAN]
@@ -101,6 +102,7 @@ def test_a_centered_form_has_a_funnel(name):
     assert (np.diff(log_density(target, point)) > 1.0).all()
 
 
+@pytest.mark.languages
 @pytest.mark.parametrize("name", SLOW_TO_COMPILE)
 def test_a_stan_program_is_its_jax_twin(name):
     twin_name = model(name).through

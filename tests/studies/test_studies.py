@@ -8,11 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import Future
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pool import Here
 from waiting import wait_until, wait_until_gone
 
 import scorevi
@@ -29,27 +29,8 @@ from scorevi.studies.table import Row, Table, read_rows, run_file
 jax = pytest.importorskip("jax")
 
 
-class Here:
-    """Stands for a pool of processes, where the processes are not the point."""
-
-    def __init__(self, *_, **__):
-        pass
-
-    def submit(self, function, *arguments):
-        future = Future()
-        try:
-            future.set_result(function(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-    def shutdown(self, **_):
-        pass
-
-
 @pytest.fixture
 def in_this_process(monkeypatch):
-    """Studies without processes, each of which would import and compile everything again."""
     monkeypatch.setattr(execute, "ProcessPoolExecutor", Here)
 
 
@@ -85,6 +66,7 @@ def test_a_course_ends_as_the_fit_does(solver):
     assert all(a.seconds <= b.seconds for a, b in itertools.pairwise(moments))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [GSM(), GSM(batch_size=1), BBVI(learning_rate=0.05)])
 @pytest.mark.parametrize("dim", [1, 5, 70])
 def test_runs_side_by_side_are_the_runs_alone(solver, dim):
@@ -115,6 +97,7 @@ def walled(limit):
     return scorevi.from_jax(log_density, 2)
 
 
+@pytest.mark.slow
 def test_a_run_that_meets_a_bad_score_is_done_over_by_the_driver():
     target = walled(3.0)
     problem = Problem(target, {"mean": lambda q: float(q.mean[0])}, {}, target)

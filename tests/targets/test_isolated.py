@@ -72,7 +72,7 @@ def vicious(harmless=False):
 
 @pytest.mark.slow
 def test_what_dies_hangs_or_raises_is_a_bad_score_and_the_fit_goes_on():
-    fit = scorevi.fit(vicious(), "gsm", max_gradients=20, seed=1, workers=2, score_timeout=2.0)
+    fit = scorevi.fit(vicious(), "gsm", max_gradients=20, seed=1, workers=2, score_timeout=1.0)
     plain = scorevi.fit(vicious(harmless=True), "gsm", max_gradients=20, seed=1)
     assert_same(fit, plain)
     assert fit.bad_scores.total == plain.bad_scores.total
@@ -89,7 +89,7 @@ def test_each_reason_is_told():
     target = vicious()
     theta = np.zeros((6, 4))
     theta[np.arange(4), np.arange(4)] = 2.0
-    with evaluating(target, True, 2.0, 3) as isolated:
+    with evaluating(target, True, 1.0, 3) as isolated:
         evaluation = isolated.evaluate(theta)
     assert np.isnan(evaluation.score[:4]).all()
     np.testing.assert_array_equal(evaluation.score[4:], 0.0)
@@ -97,7 +97,7 @@ def test_each_reason_is_told():
     assert evaluation.failures == {
         0: ("died", "the process that computed the score was ended by SIGSEGV"),
         1: ("died", "the process that computed the score exited with code 7"),
-        2: ("timeout", "there was no score within 2 s"),
+        2: ("timeout", "there was no score within 1 s"),
         3: ("raised", "ArithmeticError: no such place"),
     }
 
@@ -114,6 +114,7 @@ def test_the_number_of_workers_does_not_matter(name):
     np.testing.assert_allclose(fits[0].mean, plain.mean, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_function_of_one_point_gives_the_same_bits_as_in_this_process():
     p = random_gaussian(70, 10, seed=0)
     target = scorevi.from_function(
@@ -145,6 +146,7 @@ def test_what_a_model_prints_is_no_answer(capfd):
     assert shown.err.count("from below") == 10
 
 
+@pytest.mark.slow
 def test_sys_exit_in_a_score_is_a_bad_score():
     target = scorevi.from_function(
         lambda x: sys.exit("enough") if x[0] > 1 else -x, 2, batched=False
@@ -154,6 +156,7 @@ def test_sys_exit_in_a_score_is_a_bad_score():
     assert fit.bad_scores.examples[0].detail == "SystemExit: enough"
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_between_points_is_replaced():
     target = scorevi.from_function(lambda x: -x, 2, batched=False)
     with evaluating(target, True, None, 1) as isolated:
@@ -165,6 +168,7 @@ def test_a_worker_that_is_killed_between_points_is_replaced():
     assert not evaluation.failures
 
 
+@pytest.mark.slow
 def test_an_interrupted_evaluation_leaves_no_answer_behind(tmp_path):
     """Ctrl-C comes while both workers are at a point; their answers come, if they do, after it."""
     go_on = tmp_path / "go-on"
@@ -187,6 +191,7 @@ def test_an_interrupted_evaluation_leaves_no_answer_behind(tmp_path):
         np.testing.assert_array_equal(isolated.evaluate(-np.ones((2, 1))).score, 1.0)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_fit_and_its_workers(tmp_path):
     def score(x):
         with (tmp_path / f"at-{os.getpid()}").open("a") as scores:
@@ -238,6 +243,7 @@ def test_what_comes_after_the_fit_is_isolated_too(tmp_path):
     assert fit.target is target
 
 
+@pytest.mark.slow
 def test_an_error_after_the_fit_carries_the_fit_itself():
     target = scorevi.from_function(lambda x: -x, 2, lambda x: -0.5 * float(x @ x), batched=False)
     fit = scorevi.fit(target, max_gradients=40, workers=1)
@@ -258,6 +264,7 @@ class Unloadable:
         return -theta
 
 
+@pytest.mark.slow
 def test_what_cannot_be_sent_is_refused():
     lock = threading.Lock()
     target = scorevi.from_function(lambda x: (lock.locked(), -x)[1], 2, batched=False)

@@ -19,7 +19,7 @@ def test_a_gaussian_is_recovered_and_every_fault_is_counted(tmp_path, workers):
         max_gradients=80,
         seed=2,  # three hangs, three deaths
         stop=False,
-        score_timeout=2.0,
+        score_timeout=1.0,
         workers=workers,
     )
     assert fit.status == "budget"

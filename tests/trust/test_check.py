@@ -20,13 +20,20 @@ from scorevi.trust.weights import smooth
 
 pytestmark = pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
 
+# The truth of one of them comes from two seconds of sampling.
+ANIMALS = [
+    pytest.param(name, marks=pytest.mark.slow) if name.startswith("logistic") else name
+    for name in zoo() | held_out()
+]
 
-@pytest.mark.parametrize("name", zoo() | held_out())
+
+@pytest.mark.parametrize("name", ANIMALS)
 def test_no_wrong_fit_passes_and_no_right_one_fails(name):
     (trial,) = (trial for trial in trust.trials(1, name) if trial.target == name)
     assert trial.verdict in (("warn", "fail") if trial.wrong else ("pass", "warn"))
 
 
+@pytest.mark.slow
 def test_the_moments_of_the_zoo_are_true():
     """By importance sampling from a wide Student t, where the dimension allows it."""
     rng = np.random.default_rng(0)
@@ -196,6 +203,7 @@ def test_restarts_that_disagree_are_told():
     assert "a fit from another start" in fit.check(modes=False).explain()
 
 
+@pytest.mark.slow
 def test_restarts_are_reproducible_and_counted():
     one, two = (scorevi.fit(eight_schools(), restarts=2, seed=3) for _ in range(2))
     np.testing.assert_array_equal(one.mean, two.mean)
@@ -229,6 +237,7 @@ def test_resampling_refuses_where_it_would_be_wrong():
         fit.resample(30, replace=False, proposals=25, seed=1)
 
 
+@pytest.mark.slow
 def test_error_bars_are_those_of_fits_from_many_seeds():
     """Means of fits from 12 seeds spread as their error bars say, within a factor of 3.
 
