@@ -12,6 +12,8 @@ from scorevi.base.arrays import AnyArray, Array
 
 _FEW = 4
 """So many rows are multiplied faster one by one than by the general matrix product, measured."""
+_NOTHING = 1e-10
+"""The part of the scores along a direction, next to that along others, that may be rounding."""
 _LARGE = 384
 """From this dimension on rank-one updates in place beat the product, measured at k = 4."""
 
@@ -74,3 +76,17 @@ def _identity(dim: int) -> Array:
     matrix = np.eye(dim)
     matrix.flags.writeable = False
     return matrix
+
+
+def flat_direction(scores: Array) -> Array | None:
+    """Return a direction along which no whitened score, (n, D), has a part; None if all have.
+
+    Where a log density does not change along a direction, no score has a part along it, so that
+    scores have fewer directions than there are dimensions, to rounding.
+    """
+    if len(scores) < scores.shape[1] + 2:
+        return None
+    # Each of unit length: a few steep ones would hide what the others say.
+    lengths = np.maximum(np.linalg.norm(scores, axis=1, keepdims=True), 1e-300)
+    _, sizes, directions = np.linalg.svd(scores / lengths, full_matrices=False)
+    return directions[-1] if sizes[-1] < _NOTHING * sizes[0] else None

@@ -52,13 +52,12 @@ def _contradiction(draws: Draws, q: Gaussian, evaluator: Evaluator) -> str | Non
         return None
     direction = q.factor @ _worst_direction(q.whiten(way + q.mean), missing)
     places = draws.theta[np.linspace(0, len(draws.theta) - 1, _PLACES).astype(int)]
-    first = None
-    for step in _STEPS:
+    text = None
+    for step in _STEPS:  # the last is the shortest, and tells most
         text = _disagreement(places, step * direction, step, evaluator)
         if text is None:
             return None
-        first = first or text
-    return first
+    return text
 
 
 def _worst_direction(way: Array, missing: Array) -> Array:

@@ -1,8 +1,8 @@
 """Directions along which a posterior does not end: two intercepts without priors, for one.
 
-Where the log density does not change along a direction u, no score has a part along it. So the
-scores of the last draws have fewer directions than there are dimensions, to rounding. A posterior
-that is only very wide along u looks the same from near by; two points far out tell them apart.
+Along such a direction u no score has a part (:func:`scorevi.base.linalg.flat_direction`). A
+posterior that is only very wide along u looks the same from near by; points far out tell them
+apart.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import numpy as np
 
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.labels import theta_labels
+from scorevi.base.linalg import flat_direction
 from scorevi.base.pairs import Draws
 from scorevi.base.status import Status
 from scorevi.families import Gaussian
 
-_NOTHING = 1e-10
-"""The part of the scores along a direction, next to that along others, that may be rounding."""
 _FAR = (1e4, -1e4, 1e8, -1e8)
 """Standard deviations of q, at which any posterior that has an end has ended."""
 _SINGULAR = 1e-6
@@ -34,15 +33,12 @@ def improper(draws: Draws | None, q: Gaussian | None, evaluator: Evaluator) -> S
     """
     if draws is None or q is None:
         return None
-    if len(draws.theta) < q.dim + 2 or np.isnan(draws.log_density).any():
+    if np.isnan(draws.log_density).any():
         return None
-    scores = q.whiten_score(draws.score)
-    # Each of unit length: a few steep ones would hide what the others say.
-    lengths = np.maximum(np.linalg.norm(scores, axis=1, keepdims=True), 1e-300)
-    _, sizes, directions = np.linalg.svd(scores / lengths, full_matrices=False)
-    if not sizes[-1] < _NOTHING * sizes[0]:
+    direction = flat_direction(np.asarray(q.whiten_score(draws.score)))
+    if direction is None:
         return None
-    along = q.factor @ directions[-1]
+    along = q.factor @ direction
     if np.linalg.norm(along / q.sd) < _SINGULAR:
         return None  # q itself has no width there, which is another matter
     found = evaluator.spare(q.mean + np.array([0.0, *_FAR])[:, None] * along)

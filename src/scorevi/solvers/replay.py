@@ -41,7 +41,7 @@ from scorevi.solvers.memory import Evidence, regress, weights
 _PRIOR = 1e3
 _EAGER_EIGENVALUES = (1 / 16, 1.5)
 _EAGER_SHIFT = 0.5
-_REACH, _LONGEST_REACH = 1.25, 1e3
+_REACH, _LONGEST_REACH = 1.25, 100.0
 """The factor by which a step may change a variance: where the score is bent, and at most."""
 _STRAIGHT = 0.25
 """The reach times what a line leaves of the scores, where that is little."""

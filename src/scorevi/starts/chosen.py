@@ -5,19 +5,19 @@ none, or a funnel whose neck draws every climb. So short fits, racers, begin in 
 the one with the best ELBO goes on. They are tried in turn, and the first that is beyond doubt ends
 the search:
 
-1. A racer from N(0, I), or N(x, I) around a point x that the user gave. Where it comes to explain
-   the scores of its draws the posterior is near Gaussian, and that is the start. Where the first
-   draws say that the posterior is very far away, it is spared.
-2. A racer from the end of an L-BFGS climb, with the curvature that the climb has seen. It may sit
-   in the neck of a funnel, where the posterior is near Gaussian as well, to the eye of draws from
-   there. So its q is made four times as wide, and climbs the ELBO (:mod:`scorevi.starts.wide`):
-   from beside a neck it does not come back.
+1. A racer from N(0, I), or N(x, I) around a point x that the user gave, unless its first draws say
+   that the posterior is very far away. One that comes to explain the scores of its draws was wide
+   before it was narrow, and is beyond doubt.
+2. A racer from the end of an L-BFGS climb, with the curvature that the climb has seen. Where it
+   comes to explain the scores of its draws the posterior is near Gaussian, but it may sit in the
+   neck of a funnel, which looks near Gaussian to draws from there. So its q is made four times as
+   wide, and climbs the ELBO (:mod:`scorevi.starts.wide`): in a neck it does not come back. A few
+   climbs from elsewhere then look for a better mode, and race against it.
 3. A racer from where a wide Gaussian climbs to: one of width 1 around the point, or, where the
    posterior is far away, around the end of the climb, whichever is better after a few steps.
 
-Where all pairs seen fit a linear score to rounding, the posterior is Gaussian as far as anyone can
-tell, and the search ends at once. It never takes more than half of the budget. Everything that the
-winner has seen is handed on.
+A Gaussian posterior is known by D + 2 draws, however far away it is, and the search ends at once.
+It never takes more than half of the budget. Everything that the winner has seen is handed on.
 """
 
 from __future__ import annotations
@@ -32,21 +32,30 @@ from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
-from scorevi.starts.climb import Ascent, curvature_gaussian
-from scorevi.starts.paths import gaussian_of
+from scorevi.starts.climb import Ascent, curvature_gaussian, is_within
 from scorevi.starts.race import Racer
 from scorevi.starts.wide import Wide, WideClimb
 
-_DRAWS = 6
-_GOOD_ENOUGH = 0.5
-"""The Fisher residual of a N(0, I) that needs no search."""
-_FAR = 1e8
-"""The median residual of draws so far away that no fit from there arrives: scores 10⁴ too long."""
+_DRAWS, _EVIDENCE = 6, 20
+"""Of N(0, I) at first, and where a fit from there fails, to show why."""
+_GOOD_ENOUGH, _CERTAIN, _SETTLED = 0.5, 0.1, 0.2
+"""Fisher residuals: of a N(0, I) that needs no search, and of racers from it and from climbs that
+are settled."""
+_PIECES, _PROGRESS = 12, 0.6
+"""A racer goes on for so many pieces, as long as two bring its residual down by this factor."""
+_FAR = 1e6
+"""The median residual of draws so far away that no fit from there arrives: scores 10³ too long."""
 _WIDER = 4.0
-_TEST, _HEAT = 64, 48
+_TEST, _HEAT = 64, 100
 """Gradients to come back in, and for each wide climb before the best goes on."""
-_NATURAL = 0.1
-"""A parameter's unit, as a share of its size, where that is large."""
+_ELSEWHERE, _BESIDE = 7, 2.0
+"""Climbs from other places to look for a better mode, and from how far away."""
+_FIRST, _MORE, _SURVIVORS = 24, 28, 2
+"""Their length, and how much further how many of them go."""
+_BEHIND = 20.0
+"""Nats below at which a mode is not raced from: it would have to be that much wider."""
+_NATURAL = 0.05
+"""What is wide for a parameter far from zero, as a share of its size."""
 
 
 class Choice(NamedTuple):
@@ -80,9 +89,11 @@ def choose(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Choi
         return Choice(around, [], [], "the budget is too small to choose a start")
     before = evaluator.spent
     search = _Search(evaluator, rng, around)
-    with contextlib.suppress(Exhausted, _Won):
+    with contextlib.suppress(Exhausted, np.linalg.LinAlgError, _Won):
         search.run()
     best, count = search.best, len(search.racers)
+    if best.is_lost:
+        best = Racer(evaluator, around)
     note = f"the start was chosen among {count} for {evaluator.spent - before} gradients"
     return Choice(best.q, [*best.given, *best.pairs], search.seen, note)
 
@@ -114,13 +125,30 @@ class _Search:
         if float(residuals.mean()) <= _GOOD_ENOUGH or not self._evaluator.target.has_log_density:
             raise _Won
         is_far = not float(np.median(residuals)) <= _FAR
+        first.move(batch)
+        # So many determine a Gaussian, however far it is.
+        if first.run(self._rng, self._around.dim + 4, 0.0):
+            raise _Won
+        if first.is_lost:
+            first.look(self._rng, _EVIDENCE)
+            raise _Won
         if not is_far:
-            first.move(batch)
-            first.run(self._rng, self._length)
-            if first.is_settled:
-                raise _Won
+            self._from_the_point(first)
         end = self._from_the_climb(is_far)
         self._from_wide(end if is_far else None)
+        if is_far:
+            self._from_elsewhere(self.best.q)
+
+    def _from_the_point(self, racer: Racer) -> None:
+        """Race from N(point, I), as long as the scores come to agree."""
+        piece = self._around.dim // 2 + 11
+        course = [math.inf, math.inf]
+        while len(course) < _PIECES:
+            if racer.run(self._rng, piece, _CERTAIN):
+                raise _Won
+            course.append(float(np.median(racer.residuals[-piece:])))
+            if not course[-1] < _PROGRESS * course[-3]:
+                return
 
     def _from_the_climb(self, is_far: bool) -> Array | None:
         """Race from the end of a climb; returns that end."""
@@ -130,34 +158,47 @@ class _Search:
         ascent.climb(self._around.mean, at_most=60 + 2 * dim if is_far else 30 + dim)
         if not ascent.path:
             return None
-        exact = gaussian_of(ascent.pairs)
-        if exact is not None:
-            self._enter(exact, ascent.pairs).look(self._rng, _DRAWS)
-            raise _Won
         q = curvature_gaussian(ascent.path)
         if q is not None and (is_far or ascent.converged):
             racer = self._enter(q, ascent.pairs)
-            racer.run(self._rng, self._length)
-            if racer.is_settled and self._comes_back(racer.q):
+            settled = racer.run(self._rng, self._length, _SETTLED)
+            if settled and self._comes_back(racer.q):
+                self._from_elsewhere(racer.q)
                 raise _Won
         return ascent.path[-1].theta
+
+    def _from_elsewhere(self, q: Gaussian) -> None:
+        """Look for modes as high as that of q, and race from there."""
+        top = self._evaluator.point(q.mean)
+        if top is None:
+            return
+        others = []
+        for offset in self._rng.uniform(-_BESIDE, _BESIDE, (_ELSEWHERE, q.dim)):
+            ascent = Ascent(self._evaluator)
+            ascent.climb(self._around.mean + offset, _FIRST, q)
+            if ascent.path and not is_within(q, ascent.path[-1].theta):
+                others.append(ascent)
+        others.sort(key=lambda ascent: -ascent.highest)
+        for ascent in others[:_SURVIVORS]:
+            ascent.climb(ascent.path[-1].theta, _MORE, q)
+            other = curvature_gaussian(ascent.path)
+            is_low = ascent.highest < top.log_density - _BEHIND
+            if other is not None and not is_low and not is_within(q, other.mean):
+                self._enter(other, ascent.pairs).run(self._rng, self._length, _SETTLED)
 
     def _from_wide(self, end: Array | None) -> None:
         """Race from where a wide Gaussian climbs to."""
         climbs = [self._wide_climb(self._around)]
         if end is not None:
-            unit = np.ones(len(end))
-            widths = unit, unit + _NATURAL * np.abs(end)
-            climbs += [
-                self._wide_climb(Gaussian(end, np.diag(width), float(np.log(width).sum())))
-                for width in widths
-            ]
+            width = 1.0 + _NATURAL * np.abs(end)
+            there = Gaussian(end, np.diag(width), float(np.log(width).sum()))
+            climbs.append(self._wide_climb(there))
             for climb in climbs:
                 climb.climb(1.0, _HEAT)
         climb = max(climbs, key=lambda one: one.elbo)
-        climb.climb(1.0, 400 + 4 * self._around.dim)
+        climb.climb(1.0, min(400 + 4 * self._around.dim, self._evaluator.remaining - self._length))
         if climb.q is not None:
-            self._enter(climb.q, []).run(self._rng, self._length)
+            self._enter(climb.q, []).run(self._rng, self._length, 0.0)
 
     def _wide_climb(self, q: Gaussian) -> WideClimb:
         return WideClimb(self._evaluator, q, self._rng)

@@ -16,6 +16,13 @@ from scorevi.families import Gaussian
 
 _MAX_RESTARTS = 5
 _MEMORY = 20
+_WITHIN = 6.0
+"""Standard deviations beyond the typical distance of a draw."""
+
+
+def is_within(q: Gaussian, point: Array) -> bool:
+    """Whether a point lies where draws from q do, or not far outside."""
+    return float(q.distance(point)) < math.sqrt(q.dim) + _WITHIN
 
 
 class Ascent:
@@ -37,6 +44,7 @@ class Ascent:
         self.converged = False
         self._evaluator = evaluator
         self._left = math.inf
+        self._known: Gaussian | None = None
 
     @property
     def highest(self) -> float:
@@ -54,11 +62,18 @@ class Ascent:
         self.pairs.append(pair)
         if pair.log_density > self.highest:
             self.path.append(pair)
+            if self._known is not None and is_within(self._known, pair.theta):
+                raise Exhausted
         return True
 
-    def climb(self, start: Array, at_most: float = math.inf) -> None:
-        """Climb until it converges, or ``at_most`` evaluations or the budget are spent."""
-        self._left = at_most
+    def climb(
+        self, start: Array, at_most: float = math.inf, unless_within: Gaussian | None = None
+    ) -> None:
+        """Climb until it converges, or ``at_most`` evaluations or the budget are spent.
+
+        It also ends where it comes to be within a Gaussian that is known.
+        """
+        self._left, self._known = at_most, unless_within
         previous = -math.inf
         for _ in range(_MAX_RESTARTS):
             try:

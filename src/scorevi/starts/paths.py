@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from scorevi.base.evaluate import Evaluator
-from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
-from scorevi.solvers.memory import regress
 from scorevi.starts.climb import Ascent, curvature_gaussian
 
 _DRAWS = 6
@@ -22,21 +19,6 @@ class Judged(NamedTuple):
 
     q: Gaussian
     elbo: float
-
-
-def gaussian_of(pairs: Sequence[Pair]) -> Gaussian | None:
-    """Return the Gaussian whose score is that of all pairs to rounding, if there is one."""
-    if not pairs or len(pairs) < len(pairs[0].theta) + 2:
-        return None
-    theta = np.array([pair.theta for pair in pairs])
-    evidence = regress(theta, np.array([pair.score for pair in pairs]), np.ones(len(pairs)))
-    if evidence is None or not evidence.linear:
-        return None
-    values, vectors = np.linalg.eigh(evidence.precision)
-    if not values[0] > max(evidence.rounding, 1e-10 * values[-1]):
-        return None
-    mean = vectors @ ((vectors.T @ evidence.intercept) / values)
-    return Gaussian(mean, vectors / np.sqrt(values), -0.5 * float(np.log(values).sum()))
 
 
 def judge_path(ascent: Ascent, evaluator: Evaluator, rng: np.random.Generator) -> Judged | None:

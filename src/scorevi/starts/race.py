@@ -12,6 +12,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
+from scorevi.base.linalg import flat_direction
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian, is_sound
 from scorevi.solvers.base import Batch
@@ -21,8 +22,12 @@ _JUDGED = 40
 """The last draws, by which a racer is judged."""
 _OUTLYING = 8.0
 """Robust standard deviations beyond which a draw counts no further."""
-_SETTLED, _SETTLED_DRAWS = 0.2, 12
-"""The Fisher residual of a q that explains the scores of so many draws."""
+_EXACT = 1e-12
+"""The residual of a draw, beyond those that determine a Gaussian, where q is exact."""
+_FIRST_LOOK = 8
+"""Steps before the scores are asked for a direction along which the posterior has no end."""
+_SETTLED_DRAWS = 12
+"""Draws that must agree with q."""
 
 
 class Racer:
@@ -34,8 +39,6 @@ class Racer:
         Pairs that it began with.
     pairs
         All that it has drawn.
-    is_settled
-        Whether its q explains the scores of its last draws: the posterior is near Gaussian there.
     is_lost
         Whether it cannot go on.
     """
@@ -51,6 +54,7 @@ class Racer:
         self.pairs: list[Pair] = []
         self._residuals: list[float] = []
         self.is_lost = False
+        self._steps = 0
 
     @property
     def q(self) -> Gaussian:
@@ -62,11 +66,16 @@ class Racer:
         """Of its draws, |h + z|²/D; infinite where there was no usable score."""
         return np.array(self._residuals)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the last draws, and no fewer than determine a Gaussian, agree with q."""
-        enough = len(self._residuals) >= max(_SETTLED_DRAWS, self.q.dim + 2)
-        return enough and float(np.mean(self._residuals[-_SETTLED_DRAWS:])) < _SETTLED
+    def is_settled(self, residual: float) -> bool:
+        """Whether the last draws, and no fewer than determine a Gaussian, agree with q.
+
+        The posterior is near Gaussian there; ``residual`` is the Fisher residual that is allowed.
+        """
+        count = len(self._residuals)
+        if count > self.q.dim + 2 and self._residuals[-1] < _EXACT:
+            return True
+        enough = count >= max(_SETTLED_DRAWS, self.q.dim + 2)
+        return enough and float(np.mean(self._residuals[-_SETTLED_DRAWS:])) < residual
 
     @property
     def elbo(self) -> float:
@@ -112,14 +121,26 @@ class Racer:
         except np.linalg.LinAlgError:
             self.is_lost = True
             return
-        if is_sound(state.q, self._volume):
-            self._state = state
-        else:
+        self._steps += 1
+        if not is_sound(state.q, self._volume) or self._has_no_end():
             self.is_lost = True
+        else:
+            self._state = state
 
-    def run(self, rng: np.random.Generator, gradients: int) -> None:
-        """Go on until it is settled or lost, or so many gradients are spent."""
+    def _has_no_end(self) -> bool:
+        """Look, whenever the number of steps doubles, for a direction that no score points along.
+
+        A fit would follow it for ever.
+        """
+        if self._steps < _FIRST_LOOK or self._steps.bit_count() != 1:
+            return False
+        scores = self.q.whiten_score(np.array([pair.score for pair in self.pairs]))
+        return flat_direction(np.asarray(scores)) is not None
+
+    def run(self, rng: np.random.Generator, gradients: int, settled: float) -> bool:
+        """Go on until it is settled or lost, or so many gradients are spent; returns if settled."""
         end = self._evaluator.spent + gradients
-        while self._evaluator.spent < end and not (self.is_settled or self.is_lost):
+        while self._evaluator.spent < end and not (self.is_settled(settled) or self.is_lost):
             size = min(self._state.batch_size, end - self._evaluator.spent)
             self.move(self.look(rng, size))
+        return self.is_settled(settled)
