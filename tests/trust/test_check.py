@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
 
 # The truth of one of them comes from two seconds of sampling.
 ANIMALS = [
-    pytest.param(name, marks=pytest.mark.slow) if name.startswith("logistic") else name
+    pytest.param(name, marks=pytest.mark.slow) if name.startswith("logistic regression") else name
     for name in zoo() | held_out()
 ]
 

@@ -42,6 +42,10 @@ _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 """Relative error of the scores themselves and of the regression."""
 _QUADRATIC = 0.03
 """Variance of the quadratic part over D, next to that of the rest."""
+_MILD = 2.0
+"""What a line may leave of the scores, root mean square, for the rest to be taken as quadratic."""
+_DISAGREES = 3.0
+"""Standard errors between two estimates of the same coefficient."""
 _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
 _SPARE = 4
@@ -109,22 +113,12 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         return Evidence(coefficients[0], -slope, 1.0, True, rounding=rounding)
     bent = _bent(residual, weight, dim)
     mismatch = _shortened(mismatch)
-    if 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
-        squares = np.vecdot(z, z)
-        kernel = 0.5 * ((z @ z.T) ** 2 - squares[:, None] - squares + dim)
-        noise = kernel * (_QUADRATIC / dim)
-        noise[np.diag_indices(count)] += 1.0 / weight
-        lower = np.linalg.cholesky(noise)
-        white = _solve(lower, np.concatenate([design, mismatch], axis=1))
-        ortho, upper = np.linalg.qr(white[:, : dim + 1])
-        hat = scipy.linalg.solve_triangular(upper, _solve(lower, ortho, transposed=True).T)
-        coefficients = hat @ mismatch
-        left = white[:, dim + 1 :] - white[:, : dim + 1] @ coefficients
-        residual = _solve(lower, left, transposed=True) / weight[:, None]
-    else:
-        hat = scipy.linalg.solve_triangular(upper, ortho.T) * root.T
-        coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (mismatch * root))
-        residual = mismatch - design @ coefficients
+    hat = scipy.linalg.solve_triangular(upper, ortho.T) * root.T
+    found = _Coefficients(hat, hat @ mismatch, mismatch - design @ (hat @ mismatch))
+    if bent <= _MILD and 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
+        without = _without_quadratic(z, mismatch, design, weight)
+        found = without if without.agrees_with(found) else found
+    hat, coefficients, residual = found
     intercept, slope = coefficients[0], _symmetric(coefficients[1:])
     variance = np.vecdot(residual, residual) * (count / max(1, count - dim - 1))
     # The slope is symmetrised, which halves its noise.
@@ -132,6 +126,43 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     power = float(intercept @ intercept + np.vdot(slope, slope))
     trust = max(0.0, 1.0 - float(spread @ variance) / power) if power > 0 else 0.0
     return Evidence(intercept, np.eye(dim) - slope, trust, False, bent)
+
+
+class _Coefficients(NamedTuple):
+    """Those of a regression on [1, z]."""
+
+    hat: Array
+    """What makes them of the mismatches, (D + 1, n)."""
+    values: Array
+    """(D + 1, D)."""
+    residual: Array
+    """What they leave, (n, D)."""
+
+    def agrees_with(self, plain: _Coefficients) -> bool:
+        """Whether intercept and slope along each axis are those of the plain regression.
+
+        That one is right whatever the scores are like, and its noise is known.
+        """
+        own = plain.residual**2
+        errors = np.stack([plain.hat[0] ** 2 @ own, np.vecdot(plain.hat[1:] ** 2, own.T)])
+        off = self.values - plain.values
+        differences = np.stack([off[0], np.diag(off[1:])])
+        return bool((differences**2 <= _DISAGREES**2 * errors).all())
+
+
+def _without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -> _Coefficients:
+    """Return generalised least squares with the kernel of quadratic functions as noise."""
+    dim = z.shape[1]
+    squares = np.vecdot(z, z)
+    noise = 0.5 * ((z @ z.T) ** 2 - squares[:, None] - squares + dim) * (_QUADRATIC / dim)
+    noise[np.diag_indices(len(z))] += 1.0 / weight
+    lower = np.linalg.cholesky(noise)
+    white = _solve(lower, np.concatenate([design, mismatch], axis=1))
+    ortho, upper = np.linalg.qr(white[:, : dim + 1])
+    hat = scipy.linalg.solve_triangular(upper, _solve(lower, ortho, transposed=True).T)
+    left = white[:, dim + 1 :] - white[:, : dim + 1] @ (hat @ mismatch)
+    residual = _solve(lower, left, transposed=True) / weight[:, None]
+    return _Coefficients(hat, hat @ mismatch, residual)
 
 
 def _bent(residual: Array, weight: Array, dim: int) -> float:

@@ -65,7 +65,7 @@ class Choice(NamedTuple):
     pairs: list[Pair]
     """Those that tell of q."""
     seen: list[Pair]
-    """All of them, but those of wide climbs."""
+    """Those, one after another, that score and log density may be compared by."""
     note: str
     """What was done, in words."""
 
@@ -114,8 +114,8 @@ class _Search:
 
     @property
     def seen(self) -> list[Pair]:
-        """All pairs of the climb and of the racers."""
-        return [*self._climbed, *(pair for racer in self.racers for pair in racer.pairs)]
+        """Pairs to compare score and log density by; those of the climb lie close together."""
+        return self._climbed or self.racers[0].pairs
 
     def run(self) -> None:
         """Race; raises :class:`_Won` where there is no doubt."""

@@ -46,7 +46,7 @@ class Start(NamedTuple):
     """Those that tell of q, for a solver with a memory."""
     notes: tuple[str, ...] = ()
     seen: tuple[Pair, ...] = ()
-    """All pairs, whether they tell of q or not."""
+    """Those, one after another, that score and log density may be compared by."""
 
 
 class NoFinitePoint(Exception):

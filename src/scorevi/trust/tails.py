@@ -11,9 +11,11 @@ from scorevi.base.arrays import Array
 from scorevi.trust.examination import MEAN_FAIL, MEAN_WARN, SD_FAIL, SD_WARN, Examination
 from scorevi.trust.verdict import Reason
 from scorevi.trust.weights import RELIABLE, smooth
-from scorevi.trust.wider_draws import look_wider
+from scorevi.trust.wider_draws import look_again, look_wider
 from scorevi.trust.width import too_wide
 
+_AGREES = 0.1
+"""Of log standard deviations, by which wider draws may differ for there to be no second look."""
 _SAME = 1e-3
 """Log weights that differ by less are those of a Gaussian posterior."""
 _EVEN_ENOUGH = 0.5
@@ -90,8 +92,28 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
         return
     theta, log_ratio = look_wider(exam)
     weights = smooth(log_ratio)
+    t = (theta - exam.q.mean) / exam.q.sd
+    t[weights.weights == 0.0] = 0.0
+    mean = weights.weights @ t
+    covariance = (weights.weights * (t - mean).T) @ (t - mean)
+    if not np.abs(0.5 * np.log(np.diag(covariance))).max() < _AGREES:
+        scales = np.diag(exam.q.sd)
+        theta, log_ratio = look_again(
+            exam, exam.q.mean + exam.q.sd * mean, scales @ covariance @ scales
+        )
+        weights = smooth(log_ratio)
+    advice = "Intervals may be too short. Reparametrise, or sample."
+    found = False
     for reason in _moments(exam, theta, weights.weights, "draws from wider than the fit"):
-        yield Reason("warn", reason.text, "Intervals may be too short. Reparametrise, or sample.")
+        found = True
+        yield Reason("warn", reason.text, advice)
+    if not found and not weights.reliable:
+        yield Reason(
+            "warn",
+            f"draws from wider than the fit have a k-hat of {weights.khat:.2f}, above {RELIABLE}: "
+            "the posterior has tails that the fit does not reach",
+            advice,
+        )
 
 
 def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator[Reason]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import numpy as np
@@ -81,7 +83,8 @@ def _made(model: Any, backend: Backend) -> PymcTarget | JaxTarget:
                 "this one's is random, as with pm.Minibatch or pm.Simulator. Give it all data."
             )
         score = require("pytensor").grad(log_density, graph.theta)
-        compiled = graph.compile(graph.theta, [log_density, score], backend)
+        with _users_precision(backend):
+            compiled = graph.compile(graph.theta, [log_density, score], backend)
         variables = named_variables(graph, parameters)
         warn_of_nan(constants(model), "model", "model", stacklevel=3)
     dim = sum(parameter.size for parameter in parameters)
@@ -90,6 +93,20 @@ def _made(model: Any, backend: Backend) -> PymcTarget | JaxTarget:
     target = PymcTarget(dim, parameters, variables, bare(compiled), compiled)
     _warm_up(target, backend)
     return target
+
+
+@contextmanager
+def _users_precision(backend: Backend) -> Iterator[None]:
+    """Leave JAX's precision as the user has it; PyTensor changes it when it is first needed."""
+    if backend != "jax":
+        yield
+        return
+    config = require("jax").config
+    before = config.jax_enable_x64
+    try:
+        yield
+    finally:
+        config.update("jax_enable_x64", before)
 
 
 def is_model(pymc: Any, thing: Any) -> bool:
