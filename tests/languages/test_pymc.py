@@ -280,8 +280,9 @@ def test_compiled_back_ends_agree_with_numpy(backend):
 
 @pytest.mark.jax
 def test_fits_on_jax_run_as_compiled_loops():
-    pytest.importorskip("jax")
+    jax = pytest.importorskip("jax")
     target = scorevi.from_pymc(eight_schools(), backend="jax")
+    assert not jax.config.jax_enable_x64  # which PyTensor sets
     assert isinstance(target, scorevi.targets.JaxTarget)
     fit = scorevi.fit(target, "gsm", max_gradients=200, seed=0)
     assert fit.num_gradients == 200

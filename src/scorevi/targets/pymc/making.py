@@ -83,7 +83,7 @@ def _made(model: Any, backend: Backend) -> PymcTarget | JaxTarget:
                 "this one's is random, as with pm.Minibatch or pm.Simulator. Give it all data."
             )
         score = require("pytensor").grad(log_density, graph.theta)
-        with _users_precision(backend):
+        with _doubles_in_jax(backend):
             compiled = graph.compile(graph.theta, [log_density, score], backend)
         variables = named_variables(graph, parameters)
         warn_of_nan(constants(model), "model", "model", stacklevel=3)
@@ -96,17 +96,18 @@ def _made(model: Any, backend: Backend) -> PymcTarget | JaxTarget:
 
 
 @contextmanager
-def _users_precision(backend: Backend) -> Iterator[None]:
-    """Leave JAX's precision as the user has it; PyTensor changes it when it is first needed."""
+def _doubles_in_jax(backend: Backend) -> Iterator[None]:
+    """Compile in double precision, and leave JAX's as the user has it, which PyTensor changes."""
     if backend != "jax":
         yield
         return
-    config = require("jax").config
-    before = config.jax_enable_x64
+    jax = require("jax")
+    before = jax.config.jax_enable_x64
     try:
-        yield
+        with jax.enable_x64(True):
+            yield
     finally:
-        config.update("jax_enable_x64", before)
+        jax.config.update("jax_enable_x64", before)
 
 
 def is_model(pymc: Any, thing: Any) -> bool:
