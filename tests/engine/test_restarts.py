@@ -54,11 +54,8 @@ class Watched:
     def __init__(self, inside):
         self.inside = inside
         self.callers = set()
-
-    def __getattr__(self, name):
-        if name == "thread_safe":
-            raise AttributeError(name)
-        return getattr(self.inside, name)
+        self.dim, self.parameters = inside.dim, inside.parameters
+        self.has_log_density, self.variables = inside.has_log_density, inside.variables
 
     def evaluate(self, theta):
         self.callers.add(threading.current_thread())

@@ -61,7 +61,7 @@ def test_a_plateau_with_a_wall_behind_it_is_left(seed):
     dim = 60
     target = plateau(None, dim, None, None)
     start = Gaussian(np.concatenate([[-5.0], np.zeros(dim - 1)]), np.eye(dim))
-    fit = scorevi.fit(target, "replay", initial=start, max_gradients=1500, seed=seed)
+    fit = scorevi.fit(target, "replay", initial=start, max_gradients=2500, seed=seed)
     assert abs(fit.mean[0]) < 0.02
     np.testing.assert_allclose(fit.q.sd, [0.1] + [1.0] * (dim - 1), rtol=0.1)
 

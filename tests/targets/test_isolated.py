@@ -365,7 +365,10 @@ def test_pymc():
         pm.Normal("y", 0, tau, observed=[1.0, -2.0, 0.5])
     target = scorevi.from_pymc(model)
     plain = scorevi.fit(target, max_gradients=60)
-    assert_same(scorevi.fit(target, max_gradients=60, isolate=True), plain)
+    isolated = scorevi.fit(target, max_gradients=60, isolate=True)
+    # Another process compiles it anew, and numba may order sums in another way.
+    np.testing.assert_allclose(isolated.q.mean, plain.q.mean, rtol=1e-10)
+    np.testing.assert_allclose(isolated.q.factor, plain.q.factor, rtol=1e-10)
 
 
 # --- the command line -------------------------------------------------------------------------

@@ -25,6 +25,6 @@ def test_a_gaussian_is_recovered_and_every_fault_is_counted(tmp_path, workers):
     assert fit.status == "budget"
     assert fit.q.kl(p) < 1e-3
     injected = Counter(path.read_text().split())
-    assert injected.total() >= 20
+    assert injected.total() > 10
     assert set(injected) == set(ISOLATED_CAUSES)
     assert fit.bad_scores.counts == injected

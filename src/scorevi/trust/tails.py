@@ -174,8 +174,10 @@ def _culprits(exam: Examination) -> list[str]:
 
 def _shape(t: Array, log_ratio: Array) -> str:
     """Say on which side a marginal has more, or less, than q."""
-    middle = np.median(log_ratio[np.abs(t) < 1.0])
+    inner = log_ratio[np.abs(t) < 1.0]
+    middle = np.median(inner) if len(inner) else np.median(log_ratio)
     sides = {"left": log_ratio[t < -1.2], "right": log_ratio[t > 1.2]}
+    sides = {side: values for side, values in sides.items() if len(values)}
     heavy = [side for side, values in sides.items() if np.median(values) > middle + 0.3]
     light = [side for side, values in sides.items() if np.median(values) < middle - 0.3]
     words = []
