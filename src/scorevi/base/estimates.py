@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from scorevi.base.arrays import AnyArray, namespace
+import math
+
+import numpy as np
+
+from scorevi.base.arrays import AnyArray, Array, namespace
 from scorevi.base.pairs import Pair
+
+_OUTLYING = 8.0
+"""Robust standard deviations beyond which a draw counts no further."""
 
 
 def fisher_residual(z: AnyArray, whitened_score: AnyArray) -> AnyArray:
@@ -22,6 +29,22 @@ def fisher_residual(z: AnyArray, whitened_score: AnyArray) -> AnyArray:
 def elbo_estimate(log_density: AnyArray, log_q: AnyArray) -> AnyArray:
     """Return log p(θ) − log q(θ), averaged over the draws; its expectation is the ELBO."""
     return (log_density - log_q).sum() / log_q.shape[0]
+
+
+def robust_elbo(values: Array) -> tuple[float, float]:
+    """Return the mean of log p − log q over draws, and its standard error.
+
+    A draw in a far tail counts as one eight standard deviations out, so that it does not decide
+    alone. With share s of the values not finite, the ELBO is at best that of the others plus log s.
+    """
+    good = values[np.isfinite(values)]
+    if 2 * len(good) < max(1, len(values)):
+        return -math.inf, math.inf
+    middle = float(np.median(good))
+    spread = 1.4826 * float(np.median(np.abs(good - middle)))
+    kept = np.clip(good, middle - _OUTLYING * spread, middle + _OUTLYING * spread)
+    error = float(kept.std()) / math.sqrt(len(kept))
+    return float(kept.mean()) + math.log(len(good) / len(values)), error
 
 
 def drift(whitened_score: AnyArray) -> AnyArray:

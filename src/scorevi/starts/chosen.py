@@ -34,7 +34,7 @@ from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
 from scorevi.starts.climb import Ascent, curvature_gaussian, is_within
 from scorevi.starts.race import Racer
-from scorevi.starts.wide import Wide, WideClimb
+from scorevi.starts.wide import WideClimb, comes_back
 
 _DRAWS, _EVIDENCE = 6, 20
 """Of N(0, I) at first, and where a fit from there fails, to show why."""
@@ -45,9 +45,8 @@ _PIECES, _PROGRESS = 12, 0.6
 """A racer goes on for so many pieces, as long as two bring its residual down by this factor."""
 _FAR = 1e6
 """The median residual of draws so far away that no fit from there arrives: scores 10³ too long."""
-_WIDER = 4.0
-_TEST, _HEAT = 64, 100
-"""Gradients to come back in, and for each wide climb before the best goes on."""
+_HEAT = 100
+"""Gradients for each wide climb before the best goes on."""
 _ELSEWHERE, _BESIDE = 7, 2.0
 """Climbs from other places to look for a better mode, and from how far away."""
 _FIRST, _MORE, _SURVIVORS = 24, 28, 2
@@ -162,7 +161,7 @@ class _Search:
         if q is not None and (is_far or ascent.converged):
             racer = self._enter(q, ascent.pairs)
             settled = racer.run(self._rng, self._length, _SETTLED)
-            if settled and self._comes_back(racer.q):
+            if settled and comes_back(evaluator, racer.q, self._rng):
                 self._from_elsewhere(racer.q)
                 raise _Won
         return ascent.path[-1].theta
@@ -202,18 +201,6 @@ class _Search:
 
     def _wide_climb(self, q: Gaussian) -> WideClimb:
         return WideClimb(self._evaluator, q, self._rng)
-
-    def _comes_back(self, q: Gaussian) -> bool:
-        """Whether a Gaussian four times as wide as q climbs back to it."""
-        near = 0.5 * math.sqrt(q.dim)
-
-        def is_home(wide: Wide) -> bool:
-            width = float(np.abs(wide.log_width).mean())
-            return float(np.linalg.norm(wide.shift)) < near and width < 0.35
-
-        climb = self._wide_climb(q)
-        climb.climb(_WIDER, _TEST, is_home)
-        return climb.best is not None and is_home(climb.best)
 
     def _enter(self, q: Gaussian, pairs: list[Pair]) -> Racer:
         racer = Racer(self._evaluator, q, *pairs)

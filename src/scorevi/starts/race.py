@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.base.estimates import robust_elbo
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.linalg import flat_direction
 from scorevi.base.pairs import Pair
@@ -20,8 +21,6 @@ from scorevi.solvers.replay import Replay
 
 _JUDGED = 40
 """The last draws, by which a racer is judged."""
-_OUTLYING = 8.0
-"""Robust standard deviations beyond which a draw counts no further."""
 _EXACT = 1e-12
 """The residual of a draw, beyond those that determine a Gaussian, where q is exact."""
 _FIRST_LOOK = 8
@@ -53,6 +52,7 @@ class Racer:
         self.given = pairs
         self.pairs: list[Pair] = []
         self._residuals: list[float] = []
+        self._values: list[float] = []
         self.is_lost = False
         self._steps = 0
 
@@ -80,16 +80,12 @@ class Racer:
     @property
     def elbo(self) -> float:
         """E_q[log p − log q] by its last draws; minus infinity where most of them are no use."""
-        recent = self._residuals[-_JUDGED:]
-        good = sum(map(math.isfinite, recent))
-        if self.is_lost or 2 * good < max(1, len(recent)):
-            return -math.inf
-        values = np.array([pair.log_density - pair.log_q for pair in self.pairs[-good:]])
-        middle = float(np.median(values))
-        spread = 1.4826 * float(np.median(np.abs(values - middle)))
-        kept = np.clip(values, middle - _OUTLYING * spread, middle + _OUTLYING * spread)
-        # A q that leaves the support with share s of its draws has at best that of its part inside.
-        return float(kept.mean()) + math.log(good / len(recent))
+        return -math.inf if self.is_lost else robust_elbo(self.values[-_JUDGED:])[0]
+
+    @property
+    def values(self) -> Array:
+        """Of its draws, log p − log q; minus infinity where there was no usable score."""
+        return np.array(self._values)
 
     def look(self, rng: np.random.Generator, size: int) -> Batch:
         """Draw from its q; returns the draws with a usable score."""
@@ -108,6 +104,9 @@ class Racer:
         residuals = np.full(size, math.inf)
         residuals[good] = np.vecdot(mismatch, mismatch) / q.dim
         self._residuals += residuals.tolist()
+        values = np.full(size, -math.inf)
+        values[good] = log_density[good] - batch.log_q
+        self._values += values.tolist()
         rows = zip(batch.theta, batch.score, log_density[good], batch.log_q, strict=True)
         self.pairs += [Pair(point, score, float(p), float(q)) for point, score, p, q in rows]
         return batch

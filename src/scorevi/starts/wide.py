@@ -29,6 +29,8 @@ DRAWS = 4
 _MEMORY = 20
 _RECENT, _GAIN = 8, 0.1
 """What is gained in so many evaluations must exceed this, in nats."""
+_WIDER, _TEST, _HOME = 4.0, 64, 0.35
+"""How much wider a Gaussian is that is to come back, in how many gradients, and how near in log."""
 _WIDEST = 25.0
 """Of |log s|, so that nothing overflows."""
 
@@ -155,3 +157,20 @@ class WideClimb:
 
 class _Enough(Exception):
     """The climb has come to where it should, or gains nothing any more."""
+
+
+def comes_back(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> bool:
+    """Whether a Gaussian four times as wide as q climbs back to it.
+
+    It does where the posterior is near Gaussian around q. In the neck of a funnel, which looks the
+    same to draws from there, it does not. Costs at most 64 gradients.
+    """
+    near = 0.5 * math.sqrt(q.dim)
+
+    def is_home(wide: Wide) -> bool:
+        width = float(np.abs(wide.log_width).mean())
+        return float(np.linalg.norm(wide.shift)) < near and width < _HOME
+
+    climb = WideClimb(evaluator, q, rng)
+    climb.climb(_WIDER, _TEST, is_home)
+    return climb.best is not None and is_home(climb.best)

@@ -1,6 +1,6 @@
 """The verdict: whether to believe a fit, why, and what to do.
 
-It joins seven kinds of evidence. Only those by draws and climbs cost evaluations of the target, and
+It joins eight kinds of evidence. Only those by draws and climbs cost evaluations of the target, and
 the verdict says how many.
 
 1. *How the fit ended.*
@@ -16,7 +16,9 @@ the verdict says how many.
 5. *Other modes.* Weights cannot reveal what q does not reach. So L-BFGS climbs from points all over
    the place, and a mode far outside q is compared with it by its ELBO.
 6. *The way from q's own mean*: where it leads out of q, the fit has not arrived.
-7. *Restarts*, where there were any: fits from independent starts that agree, or do not.
+7. *A second fit* (:mod:`scorevi.trust.second_fit`), where the posterior is not near Gaussian around
+   q: if it finds a better Gaussian, the first is not what it should be.
+8. *Restarts*, where there were any: fits from independent starts that agree, or do not.
 
 A pass takes all of them; a failure takes positive evidence that the moments are wrong.
 """
@@ -29,6 +31,7 @@ from scorevi.engine.contradiction import ADVICE, contradiction
 from scorevi.trust.error_bars import unsettled
 from scorevi.trust.examination import Examination
 from scorevi.trust.modes import disagreement, other_modes
+from scorevi.trust.second_fit import second_fit
 from scorevi.trust.tails import tails
 from scorevi.trust.verdict import Reason, Verdict
 
@@ -42,7 +45,7 @@ def check(exam: Examination, *, modes: bool = True) -> Verdict:
     """Say whether to believe a fit; see :meth:`scorevi.Fit.check`."""
     reasons: list[Reason] = []
     for evidence in EVIDENCE:
-        if evidence is other_modes and not modes:
+        if evidence in SEARCHES and not modes:
             continue
         reasons += evidence(exam)
         if evidence in DECISIVE and any(reason.level == "fail" for reason in reasons):
@@ -94,9 +97,12 @@ EVIDENCE: tuple[Evidence, ...] = (
     contradicting,
     tails,
     other_modes,
+    second_fit,
     unsettled,
     disagreement,
 )
 """All pieces of evidence, in the order in which they are looked at."""
+SEARCHES = (other_modes, second_fit)
+"""Those that look elsewhere, which ``modes=False`` leaves out."""
 DECISIVE = (ending, contradicting)
 """Those after whose failure nothing else is looked at."""
