@@ -2,9 +2,9 @@
 
 Draws of q cannot tell. In the neck of a funnel a fit is content, and its draws agree with it, while
 the bulk of the posterior is elsewhere. So where the weights are uneven, or the posterior is not
-near Gaussian around q (:func:`scorevi.starts.wide.comes_back`), another start is chosen from another
-point, and gone on with for as long as the first fit took. If its ELBO is higher, the first fit is
-not what it should be.
+near Gaussian around q (:func:`scorevi.starts.wide.comes_back`), another start is chosen, from
+another point, and gone on with for as long as the first fit took. If its ELBO is higher, the first
+fit is not what it should be.
 """
 
 from __future__ import annotations
