@@ -48,6 +48,7 @@ def test_coords_are_labels_everywhere(constrain, tmp_path):
     assert [tick.get_text() for tick in ticks] == expected
 
 
+@pytest.mark.slow
 def test_the_verdict_names_by_coords():
     target = scorevi.from_function(
         lambda x: -np.stack([x[:, 0], np.sinh(x[:, 1])], axis=1),

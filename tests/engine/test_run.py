@@ -197,6 +197,7 @@ def test_iterate_goes_on_until_it_is_left():
 # --- estimates --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::scorevi.FitWarning")  # it never settles
 def test_elbo_and_fisher_estimates_are_unbiased():
     """z-tests at 5 standard errors: each false alarm has probability 6e-7."""

@@ -38,6 +38,7 @@ def test_a_function(tmp_path):
     assert_like_a_loaded_one(fit, tmp_path / "fit.npz")
 
 
+@pytest.mark.slow
 def test_constrained_with_a_verdict(tmp_path):
     fit = scorevi.fit(eight_schools())
     fit.check()

@@ -52,6 +52,7 @@ def test_a_wide_gaussian_is_not_called_improper(condition):
     assert fit.q.kl(p) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_plateau_with_a_wall_behind_it_is_left(seed):
     """The exponential of one of many parameters is N(1, 0.1²), and the start far below.

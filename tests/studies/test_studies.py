@@ -241,6 +241,7 @@ def test_results_do_not_depend_on_the_company(tmp_path, monkeypatch):
         assert found == pytest.approx(row.value, rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_line_that_fails_is_reported_and_the_others_are_kept(in_this_process, tmp_path):
     options = Options(runs=1, quick=True, solvers=("gsm",))
     runs = tmp_path / "condition" / "runs"

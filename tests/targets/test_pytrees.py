@@ -187,6 +187,7 @@ def test_draws_hold_parameters_and_what_follows():
     assert [row.name for row in fit.summary][-1] == "residual[wed]"
 
 
+@pytest.mark.slow
 @SHORT
 @pytest.mark.skipif(importlib.util.find_spec("arviz") is None, reason="needs the arviz extra")
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")

@@ -20,14 +20,9 @@ from scorevi.trust.weights import smooth
 
 pytestmark = pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
 
-# The truth of one of them comes from two seconds of sampling.
-ANIMALS = [
-    pytest.param(name, marks=pytest.mark.slow) if name.startswith("logistic regression") else name
-    for name in zoo() | held_out()
-]
 
-
-@pytest.mark.parametrize("name", ANIMALS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo() | held_out())
 def test_no_wrong_fit_passes_and_no_right_one_fails(name):
     (trial,) = (trial for trial in trust.trials(1, name) if trial.target == name)
     assert trial.verdict in (("warn", "fail") if trial.wrong else ("pass", "warn"))
@@ -69,6 +64,7 @@ def test_a_pass_has_no_reasons_and_says_what_it_cost():
     assert verdict.explain().startswith("pass")
 
 
+@pytest.mark.slow
 def test_it_names_the_parameter_with_the_tail():
     verdict = scorevi.fit(funnel(5, 3.0)).check()
     assert verdict == "warn" or verdict == "fail"
@@ -118,6 +114,7 @@ def test_without_a_log_density_it_cannot_pass():
         fit.resample(10, seed=1)
 
 
+@pytest.mark.slow
 def test_without_arviz_it_says_what_is_missing(monkeypatch):
     fit = scorevi.fit(eight_schools())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -127,6 +124,7 @@ def test_without_arviz_it_says_what_is_missing(monkeypatch):
     assert "pip install 'scorevi[arviz]'" in verdict.explain()
 
 
+@pytest.mark.slow
 def test_the_verdict_is_saved_with_the_fit(tmp_path):
     fit = scorevi.fit(funnel(3, 1.0), restarts=1)
     verdict = fit.check()
