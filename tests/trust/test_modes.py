@@ -7,7 +7,8 @@ import pytest
 from conftest import gsm_fit
 
 from scorevi.examples import random_gaussian
-from scorevi.trust.modes import _FAR, _SEPARATE, _WIDE, _around, _is_reached
+from scorevi.starts.climb import _WITHIN, is_within
+from scorevi.trust.modes import _FAR, _WIDE, _around
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 40])
@@ -33,9 +34,9 @@ def _ends(count, radius):
     return radius**2 * np.kron(np.eye(count // 2), [[1.0, -1.0], [-1.0, 1.0]])
 
 
-def test_what_is_reached_is_measured_in_sds():
+def test_whatis_within_is_measured_in_sds():
     fit = gsm_fit(random_gaussian(5, 100, seed=2), max_gradients=60)
     direction = np.full(5, 1 / math.sqrt(5))
-    limit = math.sqrt(5) + _SEPARATE
-    assert _is_reached(fit.q, fit.q.unwhiten(0.99 * limit * direction[None])[0])
-    assert not _is_reached(fit.q, fit.q.unwhiten(1.01 * limit * direction[None])[0])
+    limit = math.sqrt(5) + _WITHIN
+    assert is_within(fit.q, fit.q.unwhiten(0.99 * limit * direction[None])[0])
+    assert not is_within(fit.q, fit.q.unwhiten(1.01 * limit * direction[None])[0])

@@ -163,11 +163,16 @@ class Evaluator:
         self._window_start, self._window_bad = account.window_start, account.window_bad
         self.bad = BadScores(Counter(account.bad_counts), list(account.bad_examples))
 
+    def noted(self, theta: Array) -> tuple[Evaluation, Mask]:
+        """Evaluate points, and enter those that are no use; returns which are, too."""
+        evaluation = self(theta)
+        good = self.usable(evaluation)
+        self.note_bad(theta, evaluation, good)
+        return evaluation, good
+
     def point(self, theta: Array) -> Pair | None:
         """Evaluate one point; None, and an entry among the bad scores, if it is no use."""
-        evaluation = self(theta[None])
-        good = self.usable(evaluation)
-        self.note_bad(theta[None], evaluation, good)
+        evaluation, good = self.noted(theta[None])
         if not good[0]:
             return None
         log_density = evaluation.log_density

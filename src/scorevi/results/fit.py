@@ -191,9 +191,8 @@ class Fit:
             Fresh draws from q at which the target is evaluated; four times as many more where
             these do not decide.
         modes
-            Whether to look elsewhere too: for other modes, for at most 300 more evaluations, and,
-            where the posterior is not near Gaussian, for a better Gaussian by a second fit, for as
-            many as the fit took, or 2,500.
+            Whether to look elsewhere too: for other modes (at most 300 evaluations), and where the
+            posterior is not near Gaussian, by a second fit (as many as the fit took, or 2,500).
         seed
             For the draws and the places where the search for modes begins.
 

@@ -25,6 +25,17 @@ def is_within(q: Gaussian, point: Array) -> bool:
     return float(q.distance(point)) < math.sqrt(q.dim) + _WITHIN
 
 
+def wall(away: Array, highest: float) -> tuple[float, Array]:
+    """Return value and slope, to be minimised, of a point that is no use, so far from the best.
+
+    The line search interpolates: a finite, high wall sloping back the way it came. A score may fail
+    where it once was fine; the slope is finite at no distance at all.
+    """
+    distance = max(float(np.linalg.norm(away)), 1e-300)
+    height = max(1.0, abs(highest))
+    return -highest + height, min(height / distance, 1e150) * (away / distance)
+
+
 class Ascent:
     """L-BFGS to a mode, keeping all it sees; a bad evaluation is a wall, not the end.
 
@@ -98,12 +109,7 @@ class Ascent:
             return -self.pairs[-1].log_density, -self.pairs[-1].score
         if not self.path:
             return 0.0, np.zeros_like(theta)  # nothing to climb from: ends at once
-        # The line search interpolates: a finite, high wall sloping back the way it came.
-        away = theta - self.path[-1].theta
-        distance = max(float(np.linalg.norm(away)), 1e-300)
-        height = max(1.0, abs(self.highest))
-        # A score may fail where it once was fine. The slope is finite at no distance at all.
-        return -self.highest + height, min(height / distance, 1e150) * (away / distance)
+        return wall(theta - self.path[-1].theta, self.highest)
 
 
 def curvature_gaussian(path: list[Pair]) -> Gaussian | None:

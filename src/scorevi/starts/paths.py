@@ -32,9 +32,7 @@ def judge_path(ascent: Ascent, evaluator: Evaluator, rng: np.random.Generator) -
 def _judge(q: Gaussian, evaluator: Evaluator, rng: np.random.Generator) -> Judged:
     """Draw from a candidate. Where fewer than half of the scores exist it is out of the running."""
     theta, _, _, log_q = q.points(rng.standard_normal((_DRAWS, q.dim)))
-    evaluation = evaluator(theta)
-    good = evaluator.usable(evaluation)
-    evaluator.note_bad(theta, evaluation, good)
+    evaluation, good = evaluator.noted(theta)
     if good.sum() < _DRAWS / 2 or evaluation.log_density is None:
         return Judged(q, -math.inf)
     # The median of log p − log q: one draw in a far tail must not decide over a candidate.

@@ -92,9 +92,7 @@ class Racer:
         q = self.q
         noise = rng.standard_normal((size, q.dim))
         points = q.points(noise)
-        evaluation = self._evaluator(points.theta)
-        good = self._evaluator.usable(evaluation)
-        self._evaluator.note_bad(points.theta, evaluation, good)
+        evaluation, good = self._evaluator.noted(points.theta)
         log_density = evaluation.log_density
         if log_density is None:
             log_density = np.full(size, math.nan)

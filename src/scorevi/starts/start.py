@@ -191,9 +191,7 @@ def _laplace(q: Gaussian, evaluator: Evaluator, passes: int = 3) -> tuple[Gaussi
             "budget that a start may spend; the L-BFGS inverse Hessian is used instead"
         )
     theta = q.unwhiten(offsets)
-    evaluation = evaluator(theta)
-    good = evaluator.usable(evaluation)
-    evaluator.note_bad(theta, evaluation, good)
+    evaluation, good = evaluator.noted(theta)
     if not good.all():
         return q, "the Hessian could not be computed: some scores near the mode are not finite"
     white = q.whiten_score(evaluation.score)

@@ -23,6 +23,7 @@ import scipy.optimize
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.families import Gaussian
+from scorevi.starts.climb import wall
 
 DRAWS = 4
 """The fixed ones: two and their opposites."""
@@ -116,9 +117,7 @@ class WideClimb:
         """Evaluate the draws of one Gaussian; minus infinity where half of them are no use."""
         width = np.exp(log_width)
         theta = self._coordinates.unwhiten(shift + width * self._noise)
-        evaluation = self._evaluator(theta)
-        good = self._evaluator.usable(evaluation)
-        self._evaluator.note_bad(theta, evaluation, good)
+        evaluation, good = self._evaluator.noted(theta)
         log_density = evaluation.log_density
         assert log_density is not None
         if 2 * good.sum() <= DRAWS:
@@ -135,7 +134,10 @@ class WideClimb:
         shift, log_width = np.split(x, 2)
         value, slope = self._value(shift, log_width)
         if not math.isfinite(value):
-            return self._wall(x)
+            if self.best is None:
+                raise _Enough  # nothing to climb from
+            best = np.concatenate([self.best.shift, self.best.log_width])
+            return wall(x - best, self.best.elbo)
         if self.best is None or value > self.best.elbo:
             self.best = Wide(shift.copy(), log_width.copy(), value)
             if self._until is not None and self._until(self.best):
@@ -144,15 +146,6 @@ class WideClimb:
         if len(self._course) > _RECENT and self.best.elbo - self._course[-1 - _RECENT] < _GAIN:
             raise _Enough
         return -value, -slope
-
-    def _wall(self, x: Array) -> tuple[float, Array]:
-        """Return a finite, high wall that slopes back to the best."""
-        if self.best is None:
-            raise _Enough  # nothing to climb from
-        away = x - np.concatenate([self.best.shift, self.best.log_width])
-        distance = max(float(np.linalg.norm(away)), 1e-300)
-        height = max(1.0, abs(self.best.elbo))
-        return -self.best.elbo + height, min(height / distance, 1e150) * (away / distance)
 
 
 class _Enough(Exception):

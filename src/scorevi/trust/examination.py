@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import BadScores, Evaluator
 from scorevi.base.status import Status
@@ -19,6 +21,8 @@ MEAN_WARN, MEAN_FAIL = 0.15, 0.3
 """Errors of a mean, in standard deviations."""
 SD_WARN, SD_FAIL = math.log(1.2), math.log(1.5)
 """Errors of a standard deviation, as logarithms of ratios."""
+_SAME = 1e-3
+"""Log weights that differ by less are those of a Gaussian posterior."""
 _MORE = 4
 """Times as many more draws where the first ones do not decide."""
 
@@ -67,6 +71,14 @@ class Examination:
         """The importance weights of the fresh draws; None without a log density."""
         log_ratio = self.fresh.log_ratio
         return None if log_ratio is None else smooth(log_ratio)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether p/q is the same at all fresh draws, so that the posterior is q."""
+        fresh = self.fresh
+        if fresh.log_ratio is None:
+            return False
+        return bool(np.ptp(fresh.log_ratio[fresh.good]) < _SAME)
 
     def draw_more(self) -> None:
         """Add four times as many draws."""

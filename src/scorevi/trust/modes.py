@@ -11,14 +11,12 @@ from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.base.noise import MODES, stream
 from scorevi.families import Gaussian
-from scorevi.starts.climb import Ascent
+from scorevi.starts.climb import Ascent, is_within
 from scorevi.starts.paths import judge_path
 from scorevi.trust.examination import Examination
 from scorevi.trust.verdict import Reason
 
 MODE_GRADIENTS = 300
-_SEPARATE = 6.0
-"""Standard deviations beyond the typical distance at which a mode is another one."""
 _NEAR, _FAR, _WIDE, _CLIMB = 4, 6, 9.0, 20
 """How many climbs begin within (−2, 2)^D and outside q, how far outside, and their length."""
 _MASS_FAIL, _MASS_WARN = 1.0, 6.0
@@ -41,12 +39,12 @@ def other_modes(exam: Examination) -> Iterator[Reason]:
         for point in points:
             ascent = Ascent(evaluator)
             ascent.climb(point, at_most=_CLIMB)
-            if ascent.path and not ascent.converged and not _is_reached(q, ascent.path[-1].theta):
+            if ascent.path and not ascent.converged and not is_within(q, ascent.path[-1].theta):
                 ascent.climb(ascent.path[-1].theta, at_most=_CLIMB)
-            if not ascent.path or _is_reached(q, ascent.path[-1].theta):
+            if not ascent.path or is_within(q, ascent.path[-1].theta):
                 continue
             judged = judge_path(ascent, evaluator, rng)
-            if judged is not None and not _is_reached(q, judged.q.mean):
+            if judged is not None and not is_within(q, judged.q.mean):
                 found.append((judged.elbo, judged.q.mean))
     except (Exhausted, TooManyBadScores):
         pass
@@ -83,7 +81,7 @@ def _is_at_rest(q: Gaussian, evaluator: Evaluator) -> bool:
     """Whether a climb from the mean of q stays within q, as it does where q is at a mode."""
     ascent = Ascent(evaluator)
     ascent.climb(q.mean, at_most=2 * _CLIMB)
-    return not ascent.path or _is_reached(q, ascent.path[-1].theta)
+    return not ascent.path or is_within(q, ascent.path[-1].theta)
 
 
 def _around(q: Gaussian, rng: np.random.Generator) -> Array:
@@ -96,11 +94,6 @@ def _around(q: Gaussian, rng: np.random.Generator) -> Array:
         ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
         radius *= 2.0
     return np.asarray(q.unwhiten(np.array(ends[:_FAR])))
-
-
-def _is_reached(q: Gaussian, point: Array) -> bool:
-    """Whether a point lies where draws from q do, or not far outside."""
-    return float(q.distance(point)) < math.sqrt(q.dim) + _SEPARATE
 
 
 def disagreement(exam: Examination) -> Iterator[Reason]:

@@ -31,8 +31,6 @@ _BETTER = 2.0
 """Nats of ELBO that matter."""
 _EVEN = 0.8
 """The share of effective draws at which the weights are even."""
-_SAME = 1e-3
-"""Log weights that differ by less are those of a Gaussian posterior."""
 
 
 def second_fit(exam: Examination) -> Iterator[Reason]:
@@ -40,7 +38,7 @@ def second_fit(exam: Examination) -> Iterator[Reason]:
     q, fresh, evaluator = exam.q, exam.fresh, exam.evaluator
     if fresh.log_ratio is None or not fresh.good.any():
         return
-    if np.ptp(fresh.log_ratio[fresh.good]) < _SAME:
+    if exam.is_exact:
         return
     rng = stream(exam.seed, SECOND)
     ours, our_error = robust_elbo(fresh.log_ratio)

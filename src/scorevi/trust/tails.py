@@ -16,8 +16,6 @@ from scorevi.trust.width import too_wide
 
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
-_SAME = 1e-3
-"""Log weights that differ by less are those of a Gaussian posterior."""
 _EVEN_ENOUGH = 0.5
 """The share of effective draws below which tails may be there that no draw has seen."""
 
@@ -86,15 +84,11 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
 
     They have seen what q has not, so where they cannot tell, nothing can: that is a warning too.
     """
-    fresh = exam.fresh
-    assert fresh.log_ratio is not None
-    if np.ptp(fresh.log_ratio[fresh.good]) < _SAME:
+    if exam.is_exact:
         return
     theta, log_ratio = look_wider(exam)
     weights = smooth(log_ratio)
-    t = (theta - exam.q.mean) / exam.q.sd
-    t[weights.weights == 0.0] = 0.0
-    mean = weights.weights @ t
+    t, mean = _weighted(exam, theta, weights.weights)
     covariance = (weights.weights * (t - mean).T) @ (t - mean)
     if not np.abs(0.5 * np.log(np.diag(covariance))).max() < _AGREES:
         scales = np.diag(exam.q.sd)
@@ -116,12 +110,16 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
         )
 
 
+def _weighted(exam: Examination, theta: Array, w: Array) -> tuple[Array, Array]:
+    """Return draws in standard deviations of q from its mean, and their weighted mean."""
+    t = (theta - exam.q.mean) / exam.q.sd
+    t[w == 0.0] = 0.0
+    return t, w @ t
+
+
 def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator[Reason]:
     """Compare the moments of weighted draws with those of q; ``source`` says whose they are."""
-    q = exam.q
-    t = (theta - q.mean) / q.sd
-    t[w == 0.0] = 0.0
-    mean = w @ t
+    t, mean = _weighted(exam, theta, w)
     log_sd = 0.5 * np.log(np.maximum(w @ (t - mean) ** 2, 1e-300))
     # The errors of self-normalised weights, a little too large because the draws of q are known.
     mean_error = np.sqrt((w**2) @ (t - mean) ** 2)
