@@ -17,7 +17,7 @@ Seed: TypeAlias = "int | np.random.SeedSequence | np.random.Generator | None"
 
 def namespace(array: AnyArray) -> Any:
     """Return the array library (``numpy`` or ``jax.numpy``) that ``array`` belongs to."""
-    return array.__array_namespace__()
+    return np if type(array) is np.ndarray else array.__array_namespace__()
 
 
 def as_float_array(name: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Array:

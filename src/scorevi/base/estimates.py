@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from scorevi.base.arrays import AnyArray, Array, namespace
+from scorevi.base.linalg import averaging
 from scorevi.base.pairs import Pair
 
 _OUTLYING = 8.0
@@ -28,7 +29,7 @@ def fisher_residual(z: AnyArray, whitened_score: AnyArray) -> AnyArray:
 
 def elbo_estimate(log_density: AnyArray, log_q: AnyArray) -> AnyArray:
     """Return log p(θ) − log q(θ), averaged over the draws; its expectation is the ELBO."""
-    return (log_density - log_q).sum() / log_q.shape[0]
+    return averaging(log_q.shape[0]) @ (log_density - log_q)
 
 
 def robust_elbo(values: Array) -> tuple[float, float]:

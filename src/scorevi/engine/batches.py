@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from scorevi.base.arrays import Mask
-from scorevi.base.estimates import fisher_residual
+from scorevi.base.estimates import elbo_estimate, fisher_residual
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.noise import Noise
 from scorevi.base.target import Evaluation
@@ -22,6 +22,24 @@ class NothingGood(Exception):
     """The first draws of a run all had bad scores."""
 
 
+class Taken(NamedTuple):
+    """A full batch of draws with good scores, and what it says of the q that it was drawn from."""
+
+    batch: Batch
+    fisher: float
+    """The Fisher residual."""
+    elbo: float
+    """NaN without a log density."""
+
+    @classmethod
+    def of(cls, batch: Batch) -> Taken:
+        """Judge the q of a batch by it."""
+        fisher = float(fisher_residual(batch.z, batch.whitened_score))
+        if batch.log_density is None:
+            return cls(batch, fisher, math.nan)
+        return cls(batch, fisher, float(elbo_estimate(batch.log_density, batch.log_q)))
+
+
 class Batches:
     """The draws of one run: where their noise comes from, and who evaluates them."""
 
@@ -31,8 +49,8 @@ class Batches:
 
     def take(
         self, q: Family, size: int, evaluation: Evaluation | None = None, *, first: bool = False
-    ) -> tuple[Batch, float]:
-        """Return a full batch of draws with good scores, and its Fisher residual.
+    ) -> Taken:
+        """Return a full batch of draws with good scores, and what it says of q.
 
         Parameters
         ----------
@@ -53,15 +71,13 @@ class Batches:
             self._evaluator.spent += size
         score, log_density, _ = evaluation
         batch = Batch.of(q, points, score, log_density)
-        fisher = float(fisher_residual(batch.z, batch.whitened_score))
+        taken = Taken.of(batch)
         # A sum is finite only if all its terms are: one test for the usual case.
-        if math.isfinite(fisher) and (
-            log_density is None or math.isfinite(float(log_density.sum()))
-        ):
-            return batch, fisher
+        if math.isfinite(taken.fisher) and (log_density is None or math.isfinite(taken.elbo)):
+            return taken
         return self._filled_up(q, size, self._good_rows(batch, evaluation), first)
 
-    def _filled_up(self, q: Family, size: int, batch: Batch, first: bool) -> tuple[Batch, float]:
+    def _filled_up(self, q: Family, size: int, batch: Batch, first: bool) -> Taken:
         """Fill up a batch of which some draws were dropped."""
         while (missing := size - len(batch.z)) > 0:
             nothing_good_yet = first and len(batch.z) == 0
@@ -72,7 +88,7 @@ class Batches:
             more = Batch.of(q, points, evaluation.score, evaluation.log_density)
             columns = zip(batch, self._good_rows(more, evaluation), strict=True)
             batch = Batch(*(None if a is None else np.concatenate([a, b]) for a, b in columns))
-        return batch, float(fisher_residual(batch.z, batch.whitened_score))
+        return Taken.of(batch)
 
     def _good_rows(self, batch: Batch, evaluation: Evaluation) -> Batch:
         good = self._evaluator.usable(evaluation)

@@ -77,18 +77,23 @@ class Recent:
     @property
     def draws(self) -> Draws | None:
         """The last 200 draws; None where there was none."""
-        return joined(self._batches) if self._batches else None
+        return joined(self.batches) if self._batches else None
 
     @property
     def batches(self) -> tuple[Drawn, ...]:
         """What is kept: at least the last 200 draws, where there were so many."""
+        self._let_go()
         return tuple(self._batches)
 
     def add(self, batch: Drawn) -> None:
-        """Take in a batch, and let go of what is not needed any more."""
+        """Take in a batch, and let go now and then of what is not needed any more."""
         self._batches.append(batch)
         self._count += len(batch.theta)
-        while self._count - len(self._batches[0].theta) >= MOST:
+        if self._count >= 2 * MOST:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        while self._batches and self._count - len(self._batches[0].theta) >= MOST:
             self._count -= len(self._batches.popleft().theta)
 
     def quality(self, q: Family) -> Quality:

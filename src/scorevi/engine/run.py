@@ -19,7 +19,7 @@ from scorevi.base.noise import RESTART, SEARCH, Noise, stream
 from scorevi.base.status import Status
 from scorevi.base.target import Evaluation, Target
 from scorevi.engine import ending
-from scorevi.engine.batches import Batches, NothingGood
+from scorevi.engine.batches import Batches, NothingGood, Taken
 from scorevi.engine.quality import Drawn, Quality, Recent
 from scorevi.engine.records import Snapshot, Updates
 from scorevi.engine.ridge import improper
@@ -28,7 +28,7 @@ from scorevi.engine.sign import SignCheck
 from scorevi.engine.stepping import Stepping, stepping
 from scorevi.engine.watching import Watcher
 from scorevi.families import Family, is_sound
-from scorevi.solvers.base import Batch, Remembers, Solver, family_of
+from scorevi.solvers.base import Remembers, Solver, family_of
 from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
 
 _FIRST_LOOK = 8
@@ -81,6 +81,7 @@ class Run:
         self._rng = stream(settings.entropy, SEARCH)
         self._sign = SignCheck()
         self._recent = Recent()
+        self._next_look = _FIRST_LOOK
 
     @property
     def seconds(self) -> float:
@@ -127,8 +128,6 @@ class Run:
             self._let_look(watchers)
             self._stepping.prepare(self)
             while self.status is None:
-                if self.evaluator.interrupted.is_set():
-                    raise Interrupted
                 with np.errstate(all="ignore"):
                     updates = self._stepping.advance(self)
                 self.records.extend(updates)
@@ -183,6 +182,7 @@ class Run:
         self.compiling = snapshot.compiling
         self._stepping.restore(snapshot.stepping)
         self._recent = Recent(snapshot.recent)
+        self._next_look = _next_look(self.num_updates)
         self.records = Updates.none()
         self.records.extend(records)
         self._size_batch()
@@ -193,13 +193,13 @@ class Run:
             left = self.settings.max_seconds + self.compiling - self.seconds
             self.evaluator.deadline = time.perf_counter() + left
 
-    def take_batch(self, evaluation: Evaluation | None) -> tuple[Batch, float]:
-        """Return a full batch with good scores and its Fisher residual, moving q if need be.
+    def take_batch(self, evaluation: Evaluation | None) -> Taken:
+        """Return a full batch with good scores and what it says of q, moving q if need be.
 
         ``evaluation`` is the batch's if it is already known and paid for.
         """
         try:
-            batch, fisher = self._batches.take(
+            taken = self._batches.take(
                 self.q, self.batch_size, evaluation, first=self.num_updates == 0
             )
         except NothingGood:
@@ -207,9 +207,10 @@ class Run:
             self.notes.append(note)
             self._begin(q)
             return self.take_batch(None)
+        batch = taken.batch
         if batch.log_density is not None and not self._sign.done:
             self.status = self._sign.add_rows(batch.theta, batch.score, batch.log_density)
-        return batch, fisher
+        return taken
 
     def accept(self, state: Any, updates: int, draws: Drawn) -> None:
         """Make the new state the current one, or end the run if it cannot be."""
@@ -219,7 +220,8 @@ class Run:
         self.state, self.q = state, state.q
         self.num_updates += updates
         self._recent.add(draws)
-        self._look_for_ridge(updates)
+        if self.num_updates >= self._next_look:
+            self._look_for_ridge()
         self._size_batch()
 
     def _let_look(self, watchers: tuple[Watcher, ...]) -> None:
@@ -258,7 +260,7 @@ class Run:
             return found
         try:
             with np.errstate(all="ignore"):
-                batch, _ = self._batches.take(self.q, size)
+                batch = self._batches.take(self.q, size).batch
         except (Exhausted, TooManyBadScores):
             return found
         return Recent([batch]).quality(self.q)
@@ -269,8 +271,12 @@ class Run:
         if wanted is not None:
             self.batch_size = int(max(1, min(wanted, self.evaluator.remaining)))
 
-    def _look_for_ridge(self, updates: int) -> None:
+    def _look_for_ridge(self) -> None:
         """Look, whenever the number of updates doubles, for a direction without an end."""
-        before = self.num_updates - updates
-        if self.num_updates >= _FIRST_LOOK and before.bit_length() < self.num_updates.bit_length():
-            self.status = improper(self._recent.draws, self.q.coordinates, self.evaluator)
+        self._next_look = _next_look(self.num_updates)
+        self.status = improper(self._recent.draws, self.q.coordinates, self.evaluator)
+
+
+def _next_look(num_updates: int) -> int:
+    """Return the next power of two from the first look on."""
+    return max(_FIRST_LOOK, 1 << num_updates.bit_length())

@@ -6,14 +6,13 @@ over for a while.
 
 from __future__ import annotations
 
-import math
 import time
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from scorevi.base.estimates import drift, elbo_estimate
-from scorevi.base.evaluate import Exhausted
+from scorevi.base.estimates import drift
+from scorevi.base.evaluate import Exhausted, Interrupted
 from scorevi.base.target import Evaluation
 from scorevi.engine import ending
 from scorevi.engine.compiled import Loop
@@ -122,6 +121,8 @@ class Chunks:
 
     def _many(self, run: Run, loop: Loop) -> Updates:
         evaluator, noise, size = run.evaluator, run.noise, run.batch_size
+        if evaluator.interrupted.is_set():
+            raise Interrupted
         if evaluator.remaining < size or evaluator.late:
             raise Exhausted
         before = run.seconds
@@ -164,10 +165,7 @@ class Chunks:
 
 def step(run: Run, evaluation: Evaluation | None) -> Updates:
     """Make one update; ``evaluation`` is the batch's if it is already known and paid for."""
-    batch, fisher = run.take_batch(evaluation)
-    elbo = math.nan
-    if batch.log_density is not None:
-        elbo = float(elbo_estimate(batch.log_density, batch.log_q))
+    batch, fisher, elbo = run.take_batch(evaluation)
     try:
         state, run.info = run.solver.step(run.state, batch)
     except np.linalg.LinAlgError as error:

@@ -29,7 +29,7 @@ import numpy as np
 
 from scorevi.base.arrays import AnyArray, Array, as_count, namespace
 from scorevi.base.estimates import fisher_residual
-from scorevi.base.linalg import cholesky, eigh, identity
+from scorevi.base.linalg import averaging, cholesky, eigh, identity
 from scorevi.families import Gaussian
 from scorevi.solvers.base import Batch
 
@@ -120,8 +120,8 @@ class GSM:
         elif self.settle:
             q = state.q.moved(*_damped_root(z, w, rho, gain))
         else:
-            q = state.q.moved(w.sum(axis=0) / size, *_dense_root(z, w, rho))
-        return state._replace(q=q), GSMInfo(rho)
+            q = state.q.moved(averaging(size) @ w, *_dense_root(z, w, rho))
+        return GSMState(q, state.fast, state.slow, state.calm), GSMInfo(rho)
 
 
 def _calmed(state: GSMState, fisher: AnyArray) -> GSMState:
