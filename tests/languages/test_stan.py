@@ -618,3 +618,11 @@ def test_programs_are_known_by_their_content(include_folder, tmp_path):
     program = Program.read(path, [include_folder])
     assert program.include_paths == (include_folder, tmp_path)
     assert scorevi.compile_stan(REGRESSION, include_paths=[include_folder]) == first
+
+
+def test_options_of_cxx_come_last(monkeypatch):
+    monkeypatch.setenv("CXX", "env g++ -O1")
+    command = Toolchain.find().compile
+    assert command[0].endswith("env")
+    assert command[1] == "g++"
+    assert command.index("-O1") > command.index("-O3")

@@ -13,7 +13,7 @@ from scorevi.base.progress import runs_bar
 from scorevi.cli.options import progress_option
 from scorevi.studies import SOLVER_NAMES, STUDY_NAMES
 
-_HELP = f"""Run the study NAME of the GSM-VI paper, or go on with it.
+_HELP = f"""Run the study NAME, of the GSM-VI paper or of our own, or go on with it.
 
 \b
 NAME is one of

@@ -7,6 +7,7 @@ from collections.abc import MutableSequence
 from typing import Any, NamedTuple
 
 from scorevi.base.evaluate import Account
+from scorevi.engine.arrival import Fresh
 from scorevi.engine.quality import Drawn
 
 
@@ -83,3 +84,7 @@ class Snapshot(NamedTuple):
     """Of the way it goes forward, where that remembers anything."""
     recent: tuple[Drawn, ...]
     """The last draws, by which the q that a run ends with is judged."""
+    fresh: tuple[Fresh, ...] = ()
+    """The last batches, by which its distance from the best Gaussian is."""
+    drawn: int = 0
+    """Draws of all updates."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from scorevi.base.noise import RESTART, SEARCH, Noise, stream
 from scorevi.base.status import Status
 from scorevi.base.target import Evaluation, Target
 from scorevi.engine import ending
+from scorevi.engine.arrival import Arrival, Near
 from scorevi.engine.batches import Batches, NothingGood, Taken
 from scorevi.engine.quality import Drawn, Quality, Recent
 from scorevi.engine.records import Snapshot, Updates
@@ -27,9 +28,10 @@ from scorevi.engine.settings import Settings
 from scorevi.engine.sign import SignCheck
 from scorevi.engine.stepping import Stepping, stepping
 from scorevi.engine.watching import Watcher
-from scorevi.families import Family, is_sound
-from scorevi.solvers.base import Remembers, Solver, family_of
-from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
+from scorevi.families import Family, Gaussian, is_sound
+from scorevi.solvers.base import Batch, Remembers, Solver, family_of
+from scorevi.starts import start as starts
+from scorevi.starts.start import Initial, NoFinitePoint, search, start
 
 _FIRST_LOOK = 8
 """Updates before the scores are asked for a direction along which the posterior has no end."""
@@ -82,6 +84,8 @@ class Run:
         self._sign = SignCheck()
         self._recent = Recent()
         self._next_look = _FIRST_LOOK
+        # Compiled loops do not show their batches.
+        self._arrival = None if solver.compilable else Arrival()
 
     @property
     def seconds(self) -> float:
@@ -94,7 +98,7 @@ class Run:
         target = self.evaluator.target
         rng = stream(self.settings.entropy, RESTART, index)
         point = rng.uniform(-2.0, 2.0, target.dim)
-        initial: Initial = Near(point) if target.has_log_density else point
+        initial: Initial = starts.Near(point) if target.has_log_density else point
         entropy = int(rng.integers(2**63))
         return Run(target, self.solver, self.settings._replace(entropy=entropy, initial=initial))
 
@@ -142,6 +146,15 @@ class Run:
         except (Interrupted, KeyboardInterrupt):
             self.status = ending.interrupted(self)
 
+    def near(self) -> Near | None:
+        """Return how far q is from the best Gaussian, where batches are seen."""
+        return None if self._arrival is None else self._arrival.near(cast("Gaussian", self.q))
+
+    def notice(self, batch: Batch) -> None:
+        """Keep what a batch says of the q that it was drawn from."""
+        if self._arrival is not None:
+            self._arrival.add(cast("Gaussian", self.q), batch)
+
     def conclude(self) -> tuple[Quality, str]:
         """Look once more at what was reached; returns what q is worth, and what to warn of."""
         quality = self._quality()
@@ -166,6 +179,8 @@ class Run:
             compiling=self.compiling,
             stepping=self._stepping.snapshot(),
             recent=self._recent.batches,
+            fresh=() if self._arrival is None else self._arrival.batches,
+            drawn=0 if self._arrival is None else self._arrival.total,
         )
 
     def restore(self, snapshot: Snapshot, records: Updates) -> None:
@@ -183,6 +198,8 @@ class Run:
         self._stepping.restore(snapshot.stepping)
         self._recent = Recent(snapshot.recent)
         self._next_look = _next_look(self.num_updates)
+        if self._arrival is not None:
+            self._arrival = Arrival(snapshot.fresh, snapshot.drawn)
         self.records = Updates.none()
         self.records.extend(records)
         self._size_batch()

@@ -166,6 +166,7 @@ class Chunks:
 def step(run: Run, evaluation: Evaluation | None) -> Updates:
     """Make one update; ``evaluation`` is the batch's if it is already known and paid for."""
     batch, fisher, elbo = run.take_batch(evaluation)
+    run.notice(batch)
     try:
         state, run.info = run.solver.step(run.state, batch)
     except np.linalg.LinAlgError as error:

@@ -25,8 +25,11 @@ import numpy as np
 from scorevi.base.arrays import Array, Mask
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.status import Status
+from scorevi.engine.arrival import Near
 from scorevi.engine.records import Updates
 
+TOLERANCE = 0.1
+"""In standard deviations, and of their logarithms."""
 FEWEST = 20
 """Signs that are too few to tell a coin from a direction."""
 _EXACT = 1e-7
@@ -42,6 +45,8 @@ _OUTLYING = 4.0
 _LEAST_UPDATES, _LEAST_GRADIENTS, _LEAST_IN_WINDOW = 16, 64, 3
 _CONFIRMED = 1.05
 """By how much the effort must grow while the fit stays level, so that there are two looks."""
+_TWICE = 2.0
+"""By how much it must grow where it is level, and yet not known to be within the tolerance."""
 _PATIENCE = 1.1
 """By how much the effort must grow before the next look."""
 
@@ -95,12 +100,16 @@ class Watched(Protocol):
     def evaluator(self) -> Evaluator:
         """Who has counted the bad scores."""
 
+    def near(self) -> Near | None:
+        """Return how far q is from the best Gaussian, if that is known."""
+
 
 class StopRule:
     """Looks at the records of a run, and says when to end it."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, tolerance: float = TOLERANCE) -> None:
         self._dim = dim
+        self._tolerance = tolerance
         self.next_update = 1.0
         """How many updates there must be for the next look; fixed, not a matter of timing."""
         self._least_effort = float(max(_LEAST_GRADIENTS, 4 * (dim + 2)))
@@ -115,15 +124,20 @@ class StopRule:
 
     def look(self, run: Watched) -> Status | None:
         """Return how to end, or None to go on."""
-        return self.judge(run.records, run.evaluator.bad.total)
+        if len(run.records.fisher) < self.next_update:
+            return None
+        return self.judge(run.records, run.evaluator.bad.total, run.near())
 
     def end(self, run: Watched) -> None:
         """Do nothing."""
 
-    def judge(self, records: Updates, bad_scores: int = 0) -> Status | None:
+    def judge(
+        self, records: Updates, bad_scores: int = 0, near: Near | None = None
+    ) -> Status | None:
         """Return how to end, or None to go on.
 
         Where there were bad scores a fit that agrees with all good ones need not be exact.
+        ``near`` is how far the best Gaussian still is, where that is known.
         """
         count = len(records.fisher)
         if count < self.next_update:
@@ -133,11 +147,18 @@ class StopRule:
             return Status(
                 "converged", f"the Fisher residual is {records.fisher[-1]:.1g}: q is exact"
             )
+        if near is not None and near.is_within(self._tolerance):
+            return Status("converged", str(near))
         spent = np.array(records.num_gradients, dtype=np.float64)
         if count < _LEAST_UPDATES or spent[-1] - spent[0] < self._least_effort:
             return None
         elbo, fisher, drift = map(np.array, (records.elbo, records.fisher, records.drift))
-        return self._judge(spent, elbo, fisher, drift)
+        level = self._judge(spent, elbo, fisher, drift)
+        if near is None or level is None or level != "converged":
+            return level
+        if near.is_beyond(self._tolerance) or spent[-1] - spent[0] < _TWICE * self._level_since:
+            return None
+        return Status("converged", f"{level.cause}; {near}, as far as the noise of the draws tells")
 
     def _judge(self, spent: Array, elbo: Array, fisher: Array, drift: Array) -> Status | None:
         sizes = np.diff(spent, prepend=2.0 * spent[0] - spent[1])

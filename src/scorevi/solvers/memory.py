@@ -48,6 +48,10 @@ _DISAGREES = 3.0
 """Standard errors between two estimates of the same coefficient."""
 _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
+_MOST_WEIGHT = 1.5
+"""The largest log weight of a pair, where the weights are even."""
+_EVEN = 0.75
+"""The share of effective pairs from which on they are."""
 _SPARE = 4
 """Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
 _MOST_FOR_KERNEL = 1024
@@ -58,21 +62,36 @@ class Evidence(NamedTuple):
     """What the pairs say."""
 
     intercept: Array
-    """a, shape (D,)."""
+    """a, shape (D,), as far as it is trusted."""
     precision: Array
-    """I − M, the estimate of −E_q[∇² log p], symmetric, shape (D, D)."""
+    """I − M, the estimate of −E_q[∇² log p], symmetric, shape (D, D), as far as M is trusted."""
     trust: float
-    """signal / (signal + noise) of the coefficients: 1 on a Gaussian target."""
+    """signal / (signal + noise) of intercept or slope, the larger: 1 on a Gaussian target."""
     linear: bool
     """Whether the score is linear, to rounding."""
-    bent: float = 0.0
-    """What a line leaves of the scores, root mean square; infinite where the pairs cannot tell."""
+    left: Array | None = None
+    """Second moments of what a line leaves of the scores, (D, D); None where pairs cannot tell."""
     rounding: float = 0.0
     """Where it is linear: the size of an eigenvalue of the precision that may be rounding alone."""
 
+    def bent(self, directions: Array) -> Array:
+        """Return what a line leaves of the scores along unit vectors, the columns of (D, k).
+
+        Root mean square, no less than over all directions; infinite where the pairs cannot tell.
+        """
+        if self.left is None:
+            return np.full(directions.shape[1], np.inf)
+        along = np.vecdot(directions.T, (self.left @ directions).T)
+        overall = float(np.trace(self.left)) / len(self.left)
+        return np.asarray(np.sqrt(np.maximum(along, overall)))
+
 
 def weights(z: Array, log_q_then: Array, log_det: float, needed: float) -> Array:
-    """Return min(1, q_now/q_then) of each pair, tempered to an effective sample size.
+    """Return q_now/q_then of each pair, tempered to an effective sample size.
+
+    As long as these differ much, on the way, none is more than 1. But such weights favour the
+    middle of q: by two per cent of its variances on a q that moves slowly, which in many dimensions
+    outweighs all else. So once they are even they are taken as they are.
 
     Parameters
     ----------
@@ -85,7 +104,10 @@ def weights(z: Array, log_q_then: Array, log_det: float, needed: float) -> Array
     needed
         The effective sample size to keep: the powers of the weights are lowered until it is met.
     """
-    log_weights = np.minimum(0.0, -0.5 * np.vecdot(z, z) - log_det - log_q_then)
+    ratio = -0.5 * np.vecdot(z, z) - log_det - log_q_then
+    log_weights = np.minimum(_MOST_WEIGHT, ratio)
+    if _effective_size(log_weights) < _EVEN * len(z):
+        log_weights = np.minimum(0.0, ratio)
     log_weights = log_weights * _largest_power(log_weights, min(needed, 0.999 * len(z)))
     return np.asarray(np.exp(log_weights - log_weights.max()), dtype=np.float64)
 
@@ -111,46 +133,86 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         rounding = _ROUNDING * float(np.linalg.norm(h * root)) / float(pivots.min())
         slope = _symmetric(coefficients[1:])
         return Evidence(coefficients[0], -slope, 1.0, True, rounding=rounding)
-    bent = _bent(residual, weight, dim)
+    left = _left(residual, weight)
+    if left is None:
+        basis, is_mild = np.eye(dim), False
+    else:
+        basis, is_mild = np.linalg.eigh(left)[1], float(np.trace(left)) <= _MILD**2 * dim
     mismatch = _shortened(mismatch)
     hat = scipy.linalg.solve_triangular(upper, ortho.T) * root.T
-    found = _Coefficients(hat, hat @ mismatch, mismatch - design @ (hat @ mismatch))
-    if bent <= _MILD and 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
-        without = _without_quadratic(z, mismatch, design, weight)
-        found = without if without.agrees_with(found) else found
-    hat, coefficients, residual = found
-    intercept, slope = coefficients[0], _symmetric(coefficients[1:])
-    variance = np.vecdot(residual, residual) * (count / max(1, count - dim - 1))
-    # The slope is symmetrised, which halves its noise.
-    spread = 0.5 * np.vecdot(hat[1:].T, hat[1:].T) + hat[0] ** 2
-    power = float(intercept @ intercept + np.vdot(slope, slope))
-    trust = max(0.0, 1.0 - float(spread @ variance) / power) if power > 0 else 0.0
-    return Evidence(intercept, np.eye(dim) - slope, trust, False, bent)
+    found = _along(basis, hat, mismatch, mismatch - design @ (hat @ mismatch))
+    if is_mild and 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
+        found = found.improved_by(_along(basis, *_without_quadratic(z, mismatch, design, weight)))
+    intercept, intercept_trust = _trusted(found.values[0], found.noise[0], dim)
+    slope, noise = _symmetric(found.values[1:]), found.noise[1:]
+    # Symmetrised off the diagonal, which halves the noise.
+    noise = np.where(np.eye(dim, dtype=bool), noise, 0.25 * (noise + noise.T))
+    slope, slope_trust = _trusted(slope, noise, dim * (dim + 1) // 2)
+    return Evidence(
+        basis @ intercept,
+        np.eye(dim) - basis @ slope @ basis.T,
+        max(intercept_trust, slope_trust),
+        False,
+        left,
+    )
 
 
 class _Coefficients(NamedTuple):
-    """Those of a regression on [1, z]."""
+    """Those of a regression on [1, z], in a basis of their own, with their variances."""
 
-    hat: Array
-    """What makes them of the mismatches, (D + 1, n)."""
     values: Array
     """(D + 1, D)."""
-    residual: Array
-    """What they leave, (n, D)."""
+    noise: Array
+    """(D + 1, D)."""
 
-    def agrees_with(self, plain: _Coefficients) -> bool:
-        """Whether intercept and slope along each axis are those of the plain regression.
+    def improved_by(self, other: _Coefficients) -> _Coefficients:
+        """Return what another regression with less noise says, score by score, where it agrees.
 
-        That one is right whatever the scores are like, and its noise is known.
+        Plain least squares are right whatever the scores are like, and their noise is known. They
+        agree where the intercept, and the slope of the score along its own direction, do.
         """
-        own = plain.residual**2
-        errors = np.stack([plain.hat[0] ** 2 @ own, np.vecdot(plain.hat[1:] ** 2, own.T)])
-        off = self.values - plain.values
-        differences = np.stack([off[0], np.diag(off[1:])])
-        return bool((differences**2 <= _DISAGREES**2 * errors).all())
+        off = (other.values - self.values) ** 2 <= _DISAGREES**2 * self.noise
+        agrees = off[0] & np.diag(off[1:])
+        return _Coefficients(
+            np.where(agrees, other.values, self.values), np.where(agrees, other.noise, self.noise)
+        )
 
 
-def _without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -> _Coefficients:
+def _along(basis: Array, hat: Array, mismatch: Array, residual: Array) -> _Coefficients:
+    """Return the coefficients, turned into a basis.
+
+    Parameters
+    ----------
+    basis
+        Orthonormal, in columns.
+    hat
+        What makes the coefficients of the mismatches, (D + 1, n).
+    mismatch, residual
+        What is regressed, and what is left of it, (n, D).
+    """
+    count, dim = mismatch.shape
+    hat = np.concatenate([hat[:1], basis.T @ hat[1:]])
+    variance = (residual @ basis) ** 2 * (count / max(1, count - dim - 1))
+    return _Coefficients(hat @ (mismatch @ basis), hat**2 @ variance)
+
+
+def _trusted(values: Array, noise: Array, number: int) -> tuple[Array, float]:
+    """Shrink values by how far they stand out from their noise, all together or one by one.
+
+    Returns the trust in all of them together, too. One by one, as much of a value is kept as noise
+    alone would not give among so many; the directions along which the score is bent most are few,
+    and would wait for all the others.
+    """
+    power = float((values * values).sum())
+    trust = max(0.0, 1.0 - float(noise.sum()) / power) if power > 0 else 0.0
+    least = 2.0 * math.log(max(number, 2)) * noise
+    alone = 1.0 - least / np.maximum(values * values, 1e-300)
+    return np.asarray(values * np.maximum(trust, alone)), trust
+
+
+def _without_quadratic(
+    z: Array, mismatch: Array, design: Array, weight: Array
+) -> tuple[Array, Array, Array]:
     """Return generalised least squares with the kernel of quadratic functions as noise."""
     dim = z.shape[1]
     squares = np.vecdot(z, z)
@@ -161,18 +223,17 @@ def _without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) 
     ortho, upper = np.linalg.qr(white[:, : dim + 1])
     hat = scipy.linalg.solve_triangular(upper, _solve(lower, ortho, transposed=True).T)
     left = white[:, dim + 1 :] - white[:, : dim + 1] @ (hat @ mismatch)
-    residual = _solve(lower, left, transposed=True) / weight[:, None]
-    return _Coefficients(hat, hat @ mismatch, residual)
+    return hat, mismatch, _solve(lower, left, transposed=True) / weight[:, None]
 
 
-def _bent(residual: Array, weight: Array, dim: int) -> float:
-    """Return the root mean square of what is not linear, each coefficient's share added back."""
-    count = len(residual)
+def _left(residual: Array, weight: Array) -> Array | None:
+    """Return the second moments of what is not linear, each coefficient's share added back."""
+    count, dim = residual.shape
     spare = count - dim - 1
     if spare < _SPARE + dim / 2:
-        return math.inf
-    square = float(weight @ np.vecdot(residual, residual)) / float(weight.sum())
-    return math.sqrt(square * count / (spare * dim))
+        return None
+    square = (residual.T * (weight / weight.sum())) @ residual
+    return np.asarray(square * (count / spare), dtype=np.float64)
 
 
 def _shortened(mismatch: Array) -> Array:

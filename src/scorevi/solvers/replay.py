@@ -7,11 +7,12 @@ the whitened coordinates of the current q, and asks after every batch what all o
 1. *While pairs are few* (fewer than D + 2, or not spanning the space), one batch-and-match step
    over all of them with equal weights and a weak prior (arXiv 2402.14758, λ = 10³), its
    eigenvalues and shift bounded.
-2. *Then*, the regression of :mod:`scorevi.solvers.memory`. With a and M from it and β its trust,
-   the precision moves from I to I − βM and the mean by β(I − βM)⁻¹a, within a trust region. β
-   anneals by itself as the coefficients sink into their noise: there is no learning rate. The
-   region is small, a quarter of a variance, where the score is bent, and as much wider as it is
-   straighter: what is linear may be extrapolated.
+2. *Then*, the regression of :mod:`scorevi.solvers.memory`. With a and M from it, each as far as it
+   stands out from its noise, the precision moves from I to I − M and the mean by (I − M)⁻¹a,
+   within a trust region. As the coefficients sink into their noise the steps anneal by themselves:
+   there is no learning rate. The region is small where the score is bent, a quarter of a variance
+   and a third of a standard deviation, and as much wider as it is straighter along the same
+   direction: what is linear may be extrapolated.
 3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
    and the step is taken whole: q is then p, after D + 2 gradients.
 
@@ -47,6 +48,10 @@ _STRAIGHT = 0.25
 """The reach times what a line leaves of the scores, where that is little."""
 _SHIFT = 0.16
 """The bound of a shift, in units of √D times the reach."""
+_BEND, _LEAST_SHIFT = 0.7, 0.3
+"""The length of a shift times what a line leaves of the scores along it, and a length that may be
+gone in any case. To second order the score turns round after as long a way: further on there may be
+a wall, and a fit would jump to and fro between the wall and where it was."""
 _NEGLIGIBLE = 1e-6
 _RESOLVED = 1e-10
 
@@ -156,14 +161,24 @@ class Replay:
 
 
 def _trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
-    """Go from I towards the precision found, as far as it is trusted and within bounds."""
-    trust = evidence.trust
-    reach = min(max(_REACH, _STRAIGHT / max(evidence.bent, 1e-300)), _LONGEST_REACH)
-    unit = np.eye(len(evidence.intercept))
-    precision, vectors = np.linalg.eigh(unit + trust * (evidence.precision - unit))
+    """Go to the precision found, within bounds."""
+    precision, vectors = np.linalg.eigh(evidence.precision)
+    reach = _reach(evidence, vectors)
     precision = np.clip(precision, 1.0 / reach, reach)
-    shift = trust * (vectors @ ((vectors.T @ evidence.intercept) / precision))
-    return _bounded(shift, _SHIFT * reach), 1.0 / precision, vectors
+    shift = vectors @ ((vectors.T @ evidence.intercept) / precision)
+    length = float(np.linalg.norm(shift))
+    if length == 0.0:
+        return shift, 1.0 / precision, vectors
+    way = shift[:, None] / length
+    straight = max(_LEAST_SHIFT, _BEND / max(float(evidence.bent(way)[0]), 1e-300))
+    bound = min(_SHIFT * float(reach.max()) * math.sqrt(len(shift)), straight)
+    return shift * min(1.0, bound / length), 1.0 / precision, vectors
+
+
+def _reach(evidence: Evidence, directions: Array) -> Array:
+    """Return the factor by which the variance along each direction may change."""
+    bent = np.maximum(evidence.bent(directions), 1e-300)
+    return np.clip(_STRAIGHT / bent, _REACH, _LONGEST_REACH)
 
 
 def _whole_step(evidence: Evidence) -> tuple[Array, Array, Array]:
@@ -237,8 +252,10 @@ def _moved(
         z = z + ((z @ vectors) * (1.0 / scales - 1.0)) @ vectors.T
         h = state.h + ((state.h @ vectors) * (scales - 1.0)) @ vectors.T
     else:
-        q = state.q.moved(shift, vectors * scales, log_det)
-        z, h = (z @ vectors) / scales, (state.h @ vectors) * scales
+        # The symmetric root: the same noise gives nearly the same draws after a small step.
+        root, inverse = ((vectors * scale) @ vectors.T for scale in (scales, 1.0 / scales))
+        q = state.q.moved(shift, root, log_det)
+        z, h = z @ inverse, state.h @ root
     return ReplayState(
         q=q,
         z=z,

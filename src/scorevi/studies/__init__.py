@@ -1,4 +1,4 @@
-"""Experiments: the paper's studies, and how often the verdict is right."""
+"""Experiments: the paper's studies, one of ours, and how often the verdict is right."""
 
 STUDY_NAMES = (
     "intuition",
@@ -9,7 +9,8 @@ STUDY_NAMES = (
     "batch-size",
     "initialization",
     "clock",
+    "hierarchies",
 )
-"""What ``scorevi study`` can run, in the order of the paper."""
+"""What ``scorevi study`` can run: those of the paper, in its order, and the library's own."""
 SOLVER_NAMES = ("gsm", "bbvi", "bam", "auto")
 """The solvers that take part."""

@@ -32,6 +32,7 @@ BARS = {
 }
 """Nats below the best Gaussian that are allowed then, in nine of ten seeds."""
 _SHARE = 0.9
+_DEFAULT = "auto, by default"
 
 
 def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -54,11 +55,13 @@ def details(name: str, table: Table) -> str:
         return _batches(table)
     if name == "clock":
         return _clock(table)
-    if name in ("initialization", "posteriordb"):
+    if name in ("initialization", "posteriordb", "hierarchies"):
         levels = {target: best_elbo(table, target) + NATS for target in targets}
         parts = [_gradients(table, levels, ELBO, f"within {NATS:g} nat of the best ELBO")]
         if name == "posteriordb":
             parts += [_quality(table), *_flagship(table)]
+        if name == "hierarchies" and "auto" in table.solvers:
+            parts.append(_defaults(table))
         return "\n".join(parts)
     return ""
 
@@ -200,13 +203,24 @@ def _flagship(table: Table) -> Iterator[str]:
     yield table_of([*head, "verdicts"], rows)
 
 
+def _defaults(table: Table) -> str:
+    """Return what ``auto`` ends with by its own stop rule, and its verdict."""
+    rows = []
+    for target in table.targets:
+        best = best_elbo(table, target)
+        below = [curve.last - best for curve in table.curves(target, _DEFAULT, ELBO)]
+        rows.append([short(target), _spread(below, "{:.2f}"), *_by_default(table, target)])
+    head = ["target", "nats below", "stops after", "mean error", "log sd error", "verdicts"]
+    words = "\n`auto` as it is by default, from its own start: nats below the best Gaussian at its "
+    return words + "stop, median (least to most), and its verdict.\n\n" + table_of(head, rows)
+
+
 def _by_default(table: Table, target: str) -> list[str]:
-    label = "auto, by default"
-    ends: list[Curve] = table.curves(target, label, ELBO)
-    counts = [int(curve.last) for curve in table.curves(target, label, "verdict")]
+    ends: list[Curve] = table.curves(target, _DEFAULT, ELBO)
+    counts = [int(curve.last) for curve in table.curves(target, _DEFAULT, "verdict")]
     words = [f"{counts.count(i)} {word}" for i, word in enumerate(VERDICTS) if counts.count(i)]
     errors = [
-        _spread([curve.last for curve in table.curves(target, label, name)], "{:.2g}")
+        _spread([curve.last for curve in table.curves(target, _DEFAULT, name)], "{:.2g}")
         for name in ("mean error", "log sd error")
     ]
     return [_spread([float(c.gradients[-1]) for c in ends]), *errors, ", ".join(words)]
@@ -214,7 +228,6 @@ def _by_default(table: Table, target: str) -> list[str]:
 
 def _honest(table: Table, target: str) -> bool:
     """Whether all fits by default are finite and settled, and none of them passes."""
-    label = "auto, by default"
-    finite = all(math.isfinite(c.last) for c in table.curves(target, label, ELBO))
-    settled = all(c.last == 1.0 for c in table.curves(target, label, "settled"))
-    return finite and settled and all(c.last > 0 for c in table.curves(target, label, "verdict"))
+    finite = all(math.isfinite(c.last) for c in table.curves(target, _DEFAULT, ELBO))
+    settled = all(c.last == 1.0 for c in table.curves(target, _DEFAULT, "settled"))
+    return finite and settled and all(c.last > 0 for c in table.curves(target, _DEFAULT, "verdict"))

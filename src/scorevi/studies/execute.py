@@ -23,6 +23,7 @@ from scorevi._version import __version__
 from scorevi.base.status import FitWarning
 from scorevi.studies import STUDY_NAMES
 from scorevi.studies.clock import Clock
+from scorevi.studies.hierarchies.study import Hierarchies
 from scorevi.studies.initialization import Initialization
 from scorevi.studies.intuition import Intuition
 from scorevi.studies.plan import Line, Options, Problem, Study
@@ -47,6 +48,7 @@ _ALL: tuple[Study, ...] = (
     BatchSize(),
     Initialization(),
     Clock(),
+    Hierarchies(),
 )
 STUDIES = dict(zip(STUDY_NAMES, _ALL, strict=True))
 """All studies, by name."""

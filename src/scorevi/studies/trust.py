@@ -1,4 +1,4 @@
-"""How often the verdict is right: every target of the zoo, and the eight posteriors.
+"""How often the verdict is right: zoo, held-out targets, the eight posteriors, and hierarchies.
 
 ``python -m scorevi.studies.trust --out docs/trust.md`` fits and checks all of them, and writes the
 tables between the marks of that file. A fit is wrong where the mean of some marginal is off by more
@@ -9,127 +9,84 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from statistics import median
 
-import numpy as np
+from scorevi.studies.trials import SUITES, Trial, trials
 
-from scorevi.base.status import FitWarning
-from scorevi.base.target import Target
-from scorevi.fit import fit
-from scorevi.results.fit import Fit
-from scorevi.studies.held_out import held_out
-from scorevi.studies.metrics import moment_errors
-from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
-from scorevi.studies.zoo import Moments, zoo
-
-MEAN_OFF, SD_OFF = 0.3, 1.5
 _VERDICTS = ("pass", "warn", "fail")
+_NEAR, _SHORT, _FAR = 0.3, 2.0, 3.0
+"""Nats below the best Gaussian: where a fit should be, where it must not be called converged, and
+where its verdict should fail."""
 
 
-class Trial(NamedTuple):
-    """One fit, its verdict, and the truth."""
-
-    target: str
-    seed: int
-    status: str
-    gradients: int
-    verdict: str
-    mean_off: float
-    """The largest error of a mean, in standard deviations; NaN where there is no truth."""
-    sd_off: float
-    """The largest factor by which a standard deviation is off."""
-    reason: str
-    """The first reason of the verdict."""
-
-    @property
-    def wrong(self) -> bool:
-        """Whether the fit is wrong; one of what has no answer always is."""
-        return not (self.mean_off <= MEAN_OFF and self.sd_off <= SD_OFF)
-
-
-def trials(seeds: int, names: str = "") -> Iterator[Trial]:
-    """Fit and check every target of which the name contains ``names``."""
-    for name, make in (zoo() | held_out()).items():
-        if names in name:
-            animal = make()
-            for seed in range(seeds):
-                yield _trial(name, animal.target, seed, partial(_errors, truth=animal.truth))
-    if "PDB_PATH" not in os.environ:
-        return
-    for name in EIGHT:
-        if names in name:
-            posterior = Posterior(database(), name)
-            reference = posterior.reference()
-            target = posterior.target()
-            for seed in range(seeds):
-                yield _trial(name, target, seed, partial(_errors_by_name, reference=reference))
-
-
-def _trial(
-    name: str, target: Target, seed: int, errors: Callable[[Fit], tuple[float, float]]
-) -> Trial:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitWarning)  # the verdict says it
-        result = fit(target, seed=seed)
-        verdict = result.check(seed=seed)
-        mean_off, sd_off = errors(result) if result.num_updates else (math.nan, math.nan)
-    reason = verdict.reasons[0].text if verdict.reasons else ""
-    status, spent = str(result.status), result.num_gradients
-    return Trial(name, seed, status, spent, str(verdict), mean_off, sd_off, reason)
-
-
-def _errors(fit: Fit, truth: Moments | None) -> tuple[float, float]:
-    if truth is None:
-        return math.nan, math.nan
-    return _worst(fit.q.mean, fit.q.sd, truth.mean, truth.sd)
-
-
-def _errors_by_name(fit: Fit, reference: dict[str, np.ndarray]) -> tuple[float, float]:
-    """Compare constrained draws with reference draws."""
-    draws, theirs = paired(fit.draws(20_000, seed=0), reference)
-    return _worst(draws.mean(axis=0), draws.std(axis=0), theirs.mean(axis=0), theirs.std(axis=0))
-
-
-def _worst(*moments: np.ndarray) -> tuple[float, float]:
-    errors = moment_errors(*moments)
-    return errors.mean, math.exp(errors.sd)
-
-
-def confusion(found: list[Trial]) -> str:
-    """Return the table of verdicts against the truth, those of held-out targets apart."""
-    apart = held_out()
-    counts = Counter((trial.target in apart, trial.wrong, trial.verdict) for trial in found)
+def confusion(found: Sequence[Trial]) -> str:
+    """Return the table of verdicts against the truth, suite by suite."""
+    judged = [trial for trial in found if trial.is_judged]
+    counts = Counter((trial.suite, trial.wrong, trial.verdict) for trial in judged)
     lines = ["| targets | the fit is | pass | warn | fail |", "|---|---|---|---|---|"]
-    for out, which in ((False, "zoo and the eight"), (True, "held out")):
-        for wrong, word in ((False, "right"), (True, "wrong")):
-            row = " | ".join(str(counts[out, wrong, verdict]) for verdict in _VERDICTS)
-            lines.append(f"| {which} | {word} | {row} |")
+    for suite in SUITES:
+        if any(trial.suite == suite for trial in judged):
+            for wrong, word in ((False, "right"), (True, "wrong")):
+                row = " | ".join(str(counts[suite, wrong, verdict]) for verdict in _VERDICTS)
+                lines.append(f"| {suite} | {word} | {row} |")
     return "\n".join(lines)
 
 
-def details(found: list[Trial]) -> str:
+def bars(found: Sequence[Trial]) -> str:
+    """Return what is asked of fits and verdicts, and what they do."""
+    known = [trial for trial in found if not math.isnan(trial.below)]
+    judged = [trial for trial in found if trial.is_judged]
+    far = [trial for trial in known if trial.below > _FAR]
+    right = [trial for trial in judged if not trial.wrong]
+    called = [trial for trial in known if trial.below > _SHORT and trial.status == "converged"]
+    passed = [trial for trial in judged if trial.wrong and trial.verdict == "pass"]
+    rows = [
+        (
+            f"at most {_NEAR} nats below the best Gaussian at the stop",
+            _share([trial.below <= _NEAR for trial in known]),
+        ),
+        (f"more than {_SHORT:g} nats below, and `converged`", _some(called)),
+        ("a wrong fit that passes", _some(passed)),
+        (
+            f"more than {_FAR:g} nats below: `fail`",
+            _share([trial.verdict == "fail" for trial in far]),
+        ),
+        ("a right fit: `pass`", _share([trial.verdict == "pass" for trial in right])),
+    ]
+    return "\n".join(["| what | measured |", "|---|---|", *(f"| {a} | {b} |" for a, b in rows)])
+
+
+def _share(yes: Sequence[bool]) -> str:
+    return f"{sum(yes)} of {len(yes)} ({sum(yes) / len(yes):.0%})" if yes else "none to tell"
+
+
+def _some(found: Sequence[Trial]) -> str:
+    return "; ".join(f"{trial.target}, seed {trial.seed}" for trial in found) or "none"
+
+
+def details(found: Sequence[Trial]) -> str:
     """Return a line for each target."""
     lines = [
-        "| target | gradients | mean off, sd | sd off, factor | right | pass / warn / fail |",
-        "|---|---|---|---|---|---|",
+        "| target | gradients | nats below | mean off, sd | sd off, factor | right | "
+        "pass / warn / fail |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(trial.target for trial in found):
         rows = [trial for trial in found if trial.target == name]
         counts = Counter(row.verdict for row in rows)
         gradients = sorted(row.gradients for row in rows)
         right = sum(not row.wrong for row in rows)
-        worst_mean = max(row.mean_off for row in rows)
-        worst_sd = max(row.sd_off for row in rows)
+        below = [row.below for row in rows]
         tally = " / ".join(str(counts[verdict]) for verdict in _VERDICTS)
+        judged = f"{right} of {len(rows)}" if rows[0].is_judged else "not known"
+        nats = "" if math.isnan(below[0]) else f"{median(below):.2f}, at most {max(below):.2f}"
         lines.append(
-            f"| {name} | {gradients[0]} to {gradients[-1]} | {_figure(worst_mean)} | "
-            f"{_figure(worst_sd)} | {right} of {len(rows)} | {tally} |"
+            f"| {name} | {gradients[0]} to {gradients[-1]} | {nats} | "
+            f"{_figure(max(row.mean_off for row in rows))} | "
+            f"{_figure(max(row.sd_off for row in rows))} | {judged} | {tally} |"
         )
     return "\n".join(lines)
 
@@ -138,6 +95,18 @@ def _figure(value: float) -> str:
     if math.isnan(value):
         return "no truth"
     return f"{value:.2f}" if value < 100 else f"{value:.0e}"
+
+
+def say(trial: Trial) -> str:
+    """Return a trial in one line."""
+    word = "wrong" if trial.wrong else "right"
+    below = "" if math.isnan(trial.below) else f"{trial.below:.2f} nats below, "
+    return (
+        f"{word if trial.is_judged else '-----'} {trial.verdict:4} {trial.target}, seed "
+        f"{trial.seed}: {trial.gradients} gradients ({trial.start} at the first update, "
+        f"{trial.evaluations} for the verdict), {trial.status}, {below}mean "
+        f"{_figure(trial.mean_off)}, sd {_figure(trial.sd_off)}; {trial.reason}"
+    )
 
 
 def write(path: Path, tables: dict[str, str]) -> None:
@@ -156,23 +125,22 @@ def main() -> None:
     """Run the study from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--suite", choices=SUITES, action="append", help="all by default")
     parser.add_argument("--only", default="", help="targets whose names contain this")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, help="the file to put the tables into")
     options = parser.parse_args()
     found = []
-    for trial in trials(options.seeds, options.only):
+    suites = tuple(options.suite or SUITES)
+    for trial in trials(suites, options.seeds, options.only, options.processes):
         found.append(trial)
-        word = "wrong" if trial.wrong else "right"
-        print(
-            f"{word} {trial.verdict:4} {trial.target}, seed {trial.seed}: {trial.gradients} "
-            f"gradients, {trial.status}, mean {_figure(trial.mean_off)}, "
-            f"sd {_figure(trial.sd_off)}; {trial.reason}",
-            flush=True,
-        )
-    tables = {"confusion": confusion(found), "targets": details(found)}
+        print(say(trial), flush=True)
+    order = [*SUITES]
+    found.sort(key=lambda trial: order.index(trial.suite))
+    tables = {"bars": bars(found), "confusion": confusion(found), "targets": details(found)}
     if options.out is not None:
         write(options.out, tables)
-    print("\n".join(["", *tables.values()]))
+    print("\n\n".join(["", *tables.values()]))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.base.estimates import steps
 from scorevi.families import Gaussian
 from scorevi.trust.examination import MEAN_WARN, SD_WARN, Examination
 from scorevi.trust.fresh_draws import Fresh
@@ -33,18 +34,15 @@ class ErrorBars(NamedTuple):
 def error_bars(q: Gaussian, fresh: Fresh) -> ErrorBars:
     r"""Estimate how far q is from the Gaussian of highest ELBO, from the scores at fresh draws.
 
-    There :math:`a = E_q[h]` and :math:`M = I + E_q[h z^\top]` vanish; elsewhere a Newton step moves
-    the mean by L a and the covariance by L M Lᵀ. Both are means over draws, with standard errors;
+    There :math:`E_q[h]` and :math:`I + E_q[h z^\top]` vanish; elsewhere Newton's step for each
+    marginal (:func:`scorevi.base.estimates.steps`) says how far it is, with its standard error;
     h + z in the place of h has the same means, and no variance where q is exact.
     """
     z = fresh.z[fresh.good]
-    count = max(len(z), 2)
     mismatch = np.asarray(q.whiten_score(fresh.score[fresh.good])) + z
-    shift = mismatch @ q.factor.T
-    mean_step, mean_error = shift.mean(axis=0), shift.std(axis=0, ddof=1) / math.sqrt(count)
-    # (L (h + z) zᵀ Lᵀ)_jj of each draw, over 2 sd: the change of the standard deviation.
-    change = shift * (z @ q.factor.T) / (2 * q.sd)
-    sd_step, sd_error = change.mean(axis=0), change.std(axis=0, ddof=1) / math.sqrt(count)
+    found = steps(mismatch @ q.factor.T / q.sd, z @ q.factor.T / q.sd)
+    mean_step, mean_error = found.mean * q.sd, found.mean_error * q.sd
+    sd_step, sd_error = found.log_sd * q.sd, found.log_sd_error * q.sd
     return ErrorBars(
         np.sqrt(np.maximum(mean_step**2 - mean_error**2, 0) + mean_error**2),
         np.sqrt(np.maximum(sd_step**2 - sd_error**2, 0) + sd_error**2),

@@ -8,20 +8,36 @@ from collections.abc import Iterator
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.trust.examination import MEAN_FAIL, MEAN_WARN, SD_FAIL, SD_WARN, Examination
+from scorevi.trust.examination import (
+    MEAN_FAIL,
+    MEAN_WARN,
+    MORE,
+    SD_FAIL,
+    SD_WARN,
+    Examination,
+)
 from scorevi.trust.verdict import Reason
 from scorevi.trust.weights import RELIABLE, smooth
-from scorevi.trust.wider_draws import look_again, look_wider
+from scorevi.trust.wider_draws import TIMES, look_again, look_wider
 from scorevi.trust.width import too_wide
 
+_CEILING = 12_000
+"""Evaluations that a look may take; one that would take more is not made."""
+_SHORTER = 0.05
+"""Of log standard deviations, by which the intervals of q are too short or too long."""
+_ELSE = (
+    "Reparametrise (of a hierarchy try the other form: centered where each group has many "
+    "observations, non-centered where it has few), or sample."
+)
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
-_EVEN_ENOUGH = 0.5
-"""The share of effective draws below which tails may be there that no draw has seen."""
+_EVEN_ENOUGH, _FEW_DIMENSIONS = 0.5, 10
+"""The share of effective draws, in so many dimensions, below which tails may be there that no draw
+has seen; in more a little misfit in each of them adds up."""
 
 
 def tails(exam: Examination) -> Iterator[Reason]:
-    """Weigh the fresh draws, and more of them, and wider ones, where these do not decide."""
+    """Weigh the fresh draws, and wider ones; more of them, up to a limit, until it is decided."""
     if exam.fresh.log_ratio is None:
         yield Reason(
             "warn",
@@ -30,16 +46,21 @@ def tails(exam: Examination) -> Iterator[Reason]:
         )
         return
     try:
-        found = list(_within(exam))
-        if any(reason.level == "undecided" for reason in found):
+        found, needed = _looked(exam)
+        while any(reason.level == "undecided" for reason in found) and needed <= _CEILING:
             exam.draw_more()
-            found = [
-                reason._replace(level="warn") if reason.level == "undecided" else reason
-                for reason in _within(exam)
-            ]
-        yield from found or _beyond(exam)
+            found, needed = _looked(exam)
     except ImportError as error:
         yield Reason("warn", "the importance weights were not looked at", str(error))
+        return
+    for reason in found:
+        yield reason._replace(level="warn") if reason.level == "undecided" else reason
+
+
+def _looked(exam: Examination) -> tuple[list[Reason], int]:
+    """Return what the draws so far say, and how many evaluations the next look would take."""
+    found, count = list(_within(exam)), MORE * len(exam.fresh.z)
+    return (found, count) if found else (list(_beyond(exam)), (1 + TIMES) * count)
 
 
 def _within(exam: Examination) -> Iterator[Reason]:
@@ -63,24 +84,24 @@ def _within(exam: Examination) -> Iterator[Reason]:
             "warn",
             f"k-hat is {weights.khat:.2f}, above {RELIABLE}: the posterior has tails that the fit "
             f"does not reach{': ' if culprits else ''}{'; '.join(culprits)}",
-            "Means may be right and intervals too short. Reparametrise (a hierarchy in its "
-            "non-centered form, scales by their logarithm), or sample.",
+            f"Means may be right and intervals too short. {_ELSE}",
         )
         return
     share = weights.ess / len(weights.weights)
-    if share < _EVEN_ENOUGH:
+    if share < _EVEN_ENOUGH * math.sqrt(_FEW_DIMENSIONS / max(_FEW_DIMENSIONS, exam.q.dim)):
         culprits = _culprits(exam)
         yield Reason(
             "warn",
             f"the importance weights leave {share:.0%} of the draws, so that the posterior may "
             f"have tails which none has seen{': ' if culprits else ''}{'; '.join(culprits)}",
-            "Intervals may be too short. Reparametrise, or use fit.resample().",
+            f"{_intervals(exam, fresh.theta, weights.weights)} Reparametrise, or use "
+            "fit.resample().",
         )
     yield from _moments(exam, fresh.theta, weights.weights, "the importance weights")
 
 
 def _beyond(exam: Examination) -> Iterator[Reason]:
-    """Ask draws from wider than q for the moments; at most a warning, as they may be few.
+    """Ask draws from wider than q for the moments; no more than a warning, as they may be few.
 
     They have seen what q has not, so where they cannot tell, nothing can: that is a warning too.
     """
@@ -96,11 +117,11 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
             exam, exam.q.mean + exam.q.sd * mean, scales @ covariance @ scales
         )
         weights = smooth(log_ratio)
-    advice = "Intervals may be too short. Reparametrise, or sample."
-    found = False
-    for reason in _moments(exam, theta, weights.weights, "draws from wider than the fit"):
-        found = True
-        yield Reason("warn", reason.text, advice)
+    advice = f"{_intervals(exam, theta, weights.weights)} {_ELSE}"
+    found = list(_moments(exam, theta, weights.weights, "draws from wider than the fit"))
+    for reason in found:
+        level = "undecided" if reason.level == "undecided" else "warn"
+        yield Reason(level, reason.text, advice)
     if not found and not weights.reliable:
         yield Reason(
             "warn",
@@ -115,6 +136,16 @@ def _weighted(exam: Examination, theta: Array, w: Array) -> tuple[Array, Array]:
     t = (theta - exam.q.mean) / exam.q.sd
     t[w == 0.0] = 0.0
     return t, w @ t
+
+
+def _intervals(exam: Examination, theta: Array, w: Array) -> str:
+    """Say what is wrong with the intervals of q, as far as weighted draws can tell."""
+    t, mean = _weighted(exam, theta, w)
+    log_sd = 0.5 * np.log(np.maximum(w @ (t - mean) ** 2, 1e-300))
+    worst = log_sd[np.argmax(np.abs(log_sd))]
+    if abs(worst) < _SHORTER:
+        return "Intervals may be a little off."
+    return f"Intervals may be too {'short' if worst > 0 else 'long'}."
 
 
 def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator[Reason]:
@@ -148,7 +179,7 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
                 "undecided",
                 f"{len(t)} draws are too few, with weights as uneven as these, to tell whether the "
                 f"{what} of {names[worst]} is right",
-                f"Check again with more draws: fit.check(draws={10 * len(t)}).",
+                "The posterior has tails that draws seldom reach; sample to be sure.",
             )
 
 

@@ -22,7 +22,7 @@ from scorevi.families import Gaussian
 from scorevi.trust.examination import Examination
 
 _STRETCH = 3.0
-_TIMES = 2
+TIMES = 2
 """Wider draws for each fresh one."""
 
 
@@ -52,7 +52,7 @@ def _look(
     own_ratio: Array,
 ) -> tuple[Array, Array]:
     """Add wider draws to those of q itself, and weigh all of them against their mixture."""
-    count = _TIMES * len(own)
+    count = TIMES * len(own)
     axes = q.factor / q.sd[:, None]  # row j: the direction, in whitened coordinates, of parameter j
     widened = 1.0 + math.sqrt(2.0 / q.dim)
     z = rng.standard_normal((count, q.dim))
@@ -79,7 +79,7 @@ def _log_mixture(z: Array, axes: Array, widened: float) -> Array:
     squares = (z @ axes.T) ** 2
     along = np.logaddexp.reduce(_log_excess(squares, _STRETCH), axis=1) - math.log(dim)
     around = _log_excess(np.vecdot(z, z), widened) - (dim - 1) * math.log(widened)
-    own, other = 1.0 / (1.0 + _TIMES), 0.5 * _TIMES / (1.0 + _TIMES)
+    own, other = 1.0 / (1.0 + TIMES), 0.5 * TIMES / (1.0 + TIMES)
     parts = [np.full(len(z), math.log(own)), math.log(other) + along, math.log(other) + around]
     return np.asarray(np.logaddexp.reduce(parts, axis=0))
 

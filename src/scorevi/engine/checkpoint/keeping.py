@@ -17,6 +17,7 @@ from scorevi.base.encoding import CannotHold, decode, encode, record_types
 from scorevi.base.evaluate import Account, BadScore
 from scorevi.base.files import check_folder, why, write_arrays
 from scorevi.base.pairs import Draws
+from scorevi.engine.arrival import Fresh
 from scorevi.engine.checkpoint.file import FORMAT, damaged, read
 from scorevi.engine.checkpoint.identity import find_difference, identity_of, probe
 from scorevi.engine.quality import joined
@@ -79,7 +80,7 @@ class Checkpoint:
         states = [one.init(family_of(one).standard(target.dim)) for one in variants]
         example = BadScore(np.zeros(1), "", "")
         self._types = record_types(*states, example)
-        for kind in (Snapshot, ChunksSnapshot, Account, Draws):
+        for kind in (Snapshot, ChunksSnapshot, Account, Draws, Fresh):
             self._types[kind.__name__] = kind
         if self._read:
             difference = find_difference(self._read, self._identity, self._probe)

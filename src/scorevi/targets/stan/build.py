@@ -125,7 +125,7 @@ def _header(work: Path, toolchain: Toolchain) -> None:
 
 
 def _run(toolchain: Toolchain, *arguments: str) -> None:
-    command = [*toolchain.compiler, *toolchain.flags, *arguments]
+    command = [*toolchain.compile, *arguments]
     _log.debug("%s", " ".join(command))
     run = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if run.returncode:

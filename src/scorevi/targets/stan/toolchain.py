@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import platform
 import shlex
@@ -89,9 +90,15 @@ class Toolchain:
         return version_of(self.compiler)
 
     @property
-    def flags(self) -> tuple[str, ...]:
-        """How to compile; the same for the model, the shim and the precompiled header."""
-        return tuple(flag.format(root=self.root) for flag in _FLAGS)
+    def compile(self) -> tuple[str, ...]:
+        """How to compile; the same for the model, the shim and the precompiled header.
+
+        Options that CXX has come last, where they win.
+        """
+        words = self.compiler
+        program = tuple(itertools.takewhile(lambda word: not word.startswith("-"), words))
+        flags = (flag.format(root=self.root) for flag in _FLAGS)
+        return (*program, *flags, *words[len(program) :])
 
     @property
     def recipe(self) -> tuple[str, ...]:

@@ -1,0 +1,132 @@
+r"""How far the best Gaussian still is, in units that a person understands, and with what error.
+
+At the q that maximises the ELBO the scores agree with those of q on average, and so do their
+products with the draws: with :math:`m = h + z` the mismatch of a draw in whitened coordinates,
+:math:`E_q[m] = 0` and :math:`E_q[m z^\top] = 0`. Where they do not, Newton's step for each
+marginal, by :math:`L m` and :math:`L z` of the draws, says how far it is
+(:func:`scorevi.base.estimates.steps`).
+
+A regression on all that is remembered would not tell: q was chosen so that it agrees with those.
+The draws of a batch have not been looked at when it is drawn. So those of the last third of the
+updates are averaged, each in terms of the q that it was drawn from. That is how far q was on
+average, at most; for q goes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.base.estimates import steps
+from scorevi.families import Gaussian
+from scorevi.solvers.base import Batch
+
+_SHARE = 3
+"""The last third of the draws is looked at."""
+_MOST_NUMBERS = 2_000_000
+"""The most that is kept, as a number of draws times dimensions."""
+_FEWEST_BATCHES, _FEWEST_DRAWS = 8, 32
+_ERRORS = 2.0
+_MANY_ERRORS = 3.0
+"""Standard errors: of one figure, and of the largest of many."""
+
+
+class Near(NamedTuple):
+    """Distances from the best Gaussian: in standard deviations, and of their logarithms."""
+
+    mean: float
+    """An upper end: the estimate and twice its error."""
+    log_sd: float
+    mean_least: float
+    """A lower end."""
+    log_sd_least: float
+
+    def is_within(self, tolerance: float) -> bool:
+        """Whether the distance is below the tolerance, noise included."""
+        return max(self.mean, self.log_sd) <= tolerance
+
+    def is_beyond(self, tolerance: float) -> bool:
+        """Whether the distance is above the tolerance, whatever the noise."""
+        return max(self.mean_least, self.log_sd_least) > tolerance
+
+    def __str__(self) -> str:
+        if self == _ANYWHERE:
+            return "how far the best Gaussian is cannot be told"
+        return f"means within {self.mean:.2g} sd, sds within {math.expm1(self.log_sd):.0%}"
+
+
+_ANYWHERE = Near(math.inf, math.inf, 0.0, 0.0)
+
+
+class Fresh(NamedTuple):
+    """What is kept of a batch."""
+
+    shift: Array
+    """L m of each draw, (B, D)."""
+    offset: Array
+    """L z, (B, D)."""
+
+
+class Arrival:
+    """The last batches of a run, each as it was when it was drawn."""
+
+    def __init__(self, batches: tuple[Fresh, ...] = (), total: int = 0) -> None:
+        self._batches = deque(batches)
+        self._count = sum(len(batch.shift) for batch in batches)
+        self.total = total
+        """Draws of all updates."""
+
+    @property
+    def batches(self) -> tuple[Fresh, ...]:
+        """What is kept."""
+        return tuple(self._batches)
+
+    def add(self, q: Gaussian, batch: Batch) -> None:
+        """Take in a batch of draws from q."""
+        fresh = Fresh(np.asarray(q.image(batch.z + batch.whitened_score)), np.asarray(batch.offset))
+        self._batches.append(fresh)
+        self._count += len(fresh.shift)
+        self.total += len(fresh.shift)
+        most = min(math.ceil(self.total / _SHARE), max(_MOST_NUMBERS // q.dim, 4 * q.dim))
+        most = max(most, _FEWEST_DRAWS)
+        while self._count - len(self._batches[0].shift) >= most:
+            self._count -= len(self._batches.popleft().shift)
+
+    def near(self, q: Gaussian) -> Near:
+        """Return how far q is; anything, while there are too few batches to tell."""
+        if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:
+            return _ANYWHERE
+        with np.errstate(all="ignore"):
+            shift = np.concatenate([batch.shift for batch in self._batches]) / q.sd
+            offset = np.concatenate([batch.offset for batch in self._batches]) / q.sd
+            one, one_error = self._all_together(q)
+            moved, error, wider, wider_error, gain = steps(shift, offset)
+        upper = float(np.max(np.abs(moved) + _ERRORS * error))
+        together = math.sqrt(max(0.0, one) + _ERRORS * one_error) * float(gain.max())
+        upper = min(upper, together)
+        least = float(np.max(np.abs(moved) - _MANY_ERRORS * error))
+        log_sd = float(np.max(np.abs(wider) + _ERRORS * wider_error))
+        log_sd_least = float(np.max(np.abs(wider) - _MANY_ERRORS * wider_error))
+        found = Near(upper, log_sd, least, log_sd_least)
+        return found if np.isfinite(found).all() else _ANYWHERE
+
+    def _all_together(self, q: Gaussian) -> tuple[float, float]:
+        """Return |E_q m|², which no parameter's shift squared exceeds, without bias, and its error.
+
+        By the inner products of different batches, whose noise is independent.
+        """
+        sizes = np.array([len(batch.shift) for batch in self._batches], dtype=np.float64)
+        rows = q.whiten(q.mean + np.array([batch.shift.mean(axis=0) for batch in self._batches]))
+        products = np.asarray(rows @ rows.T)
+        np.fill_diagonal(products, 0.0)
+        weight = np.outer(sizes, sizes)
+        np.fill_diagonal(weight, 0.0)
+        weight /= weight.sum()
+        value = float((weight * products).sum())
+        # Each pair of batches is in the sum twice.
+        error = math.sqrt(2.0 * float((weight**2 * (products - value) ** 2).sum()))
+        return value, error

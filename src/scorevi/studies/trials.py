@@ -1,0 +1,162 @@
+"""Default fits with their verdicts, and the truth beside: zoo, held-out targets, eight, suite."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.status import FitWarning
+from scorevi.base.target import Target
+from scorevi.fit import fit
+from scorevi.results.fit import Fit
+from scorevi.studies.held_out import held_out
+from scorevi.studies.hierarchies import hierarchies
+from scorevi.studies.hierarchies.best import noise_for
+from scorevi.studies.hierarchies.truth import load_truth
+from scorevi.studies.metrics import elbo, moment_errors
+from scorevi.studies.posteriordb import EIGHT, Posterior, database, paired
+from scorevi.studies.zoo import Animal, Moments, zoo
+
+MEAN_OFF, SD_OFF = 0.3, 1.5
+SUITES = ("zoo", "the eight", "held out", "hierarchies")
+
+Errors = Callable[[Fit], tuple[float, float]]
+
+
+class Trial(NamedTuple):
+    """One fit, its verdict, and the truth."""
+
+    suite: str
+    target: str
+    seed: int
+    status: str
+    gradients: int
+    start: int
+    """Gradients that were spent when the first update was made."""
+    verdict: str
+    evaluations: int
+    """What the verdict took."""
+    mean_off: float
+    """The largest error of a mean, in standard deviations; NaN where there is no right answer."""
+    sd_off: float
+    """The largest factor by which a standard deviation is off."""
+    below: float
+    """Nats of ELBO below the best Gaussian; NaN where that is not known."""
+    is_judged: bool
+    """Whether the moments of the posterior, or that it has none, are known."""
+    reason: str
+    """The first reason of the verdict."""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the fit is wrong; one of what has no answer always is."""
+        return not (self.mean_off <= MEAN_OFF and self.sd_off <= SD_OFF)
+
+
+class Case(NamedTuple):
+    """A target with its truth."""
+
+    target: Target
+    errors: Errors | None
+    """Returns the largest errors of a fit; None where there is nothing to judge by."""
+    best_elbo: float = math.nan
+
+
+def cases(suite: str) -> dict[str, Callable[[], Case]]:
+    """Return ways to make the targets of a suite, by name; the eight need PDB_PATH."""
+    if suite == "hierarchies":
+        return {name: partial(_hierarchy, name) for name in hierarchies()}
+    if suite == "the eight":
+        there = EIGHT if "PDB_PATH" in os.environ else ()
+        return {name: partial(_posterior, name) for name in there}
+    animals = zoo() if suite == "zoo" else held_out()
+    return {name: partial(_animal, make) for name, make in animals.items()}
+
+
+def trials(
+    suites: tuple[str, ...], seeds: int, names: str = "", processes: int = 1
+) -> Iterator[Trial]:
+    """Fit and check every target of which the name contains ``names``, in order of completion."""
+    jobs = [(suite, name) for suite in suites for name in cases(suite) if names in name]
+    if processes == 1:
+        for job in jobs:
+            yield from _trials(*job, seeds)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for done in as_completed([pool.submit(_trials, *job, seeds) for job in jobs]):
+            yield from done.result()
+
+
+def _trials(suite: str, name: str, seeds: int) -> list[Trial]:
+    case = cases(suite)[name]()
+    return [_trial(suite, name, case, seed) for seed in range(seeds)]
+
+
+def _trial(suite: str, name: str, case: Case, seed: int) -> Trial:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)  # the verdict says it
+        result = fit(case.target, seed=seed)
+        verdict = result.check(seed=seed)
+        mean_off, sd_off, below = math.nan, math.nan, math.nan
+        if result.num_updates and case.errors is not None:
+            mean_off, sd_off = case.errors(result)
+        if result.num_updates and not math.isnan(case.best_elbo):
+            below = case.best_elbo - elbo(result.q, case.target, noise_for(case.target.dim))
+    spent = result.trace.num_gradients
+    return Trial(
+        suite=suite,
+        target=name,
+        seed=seed,
+        status=str(result.status),
+        gradients=result.num_gradients,
+        start=int(spent[0]) if len(spent) else result.num_gradients,
+        verdict=str(verdict),
+        evaluations=verdict.num_evaluations,
+        mean_off=mean_off,
+        sd_off=sd_off,
+        below=below,
+        is_judged=case.errors is not None,
+        reason=verdict.reasons[0].text if verdict.reasons else "",
+    )
+
+
+def _animal(make: Callable[[], Animal]) -> Case:
+    animal = make()
+    return Case(animal.target, partial(_errors, truth=animal.truth))
+
+
+def _posterior(name: str) -> Case:
+    posterior = Posterior(database(), name)
+    return Case(posterior.target(), partial(_errors_by_name, reference=posterior.reference()))
+
+
+def _hierarchy(name: str) -> Case:
+    truth = load_truth(name)
+    errors = partial(_errors, truth=Moments(truth.mean, truth.sd)) if truth.converged else None
+    return Case(hierarchies()[name](), errors, truth.best_elbo)
+
+
+def _errors(fit: Fit, truth: Moments | None) -> tuple[float, float]:
+    if truth is None:
+        return math.nan, math.nan
+    return _worst(fit.q.mean, fit.q.sd, truth.mean, truth.sd)
+
+
+def _errors_by_name(fit: Fit, reference: dict[str, np.ndarray]) -> tuple[float, float]:
+    """Compare constrained draws with reference draws."""
+    draws, theirs = paired(fit.draws(20_000, seed=0), reference)
+    return _worst(draws.mean(axis=0), draws.std(axis=0), theirs.mean(axis=0), theirs.std(axis=0))
+
+
+def _worst(*moments: np.ndarray) -> tuple[float, float]:
+    errors = moment_errors(*moments)
+    return errors.mean, math.exp(errors.sd)
