@@ -10,7 +10,7 @@ for variable in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{variable}_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
-from benchmarks import faults, gsm, numpyro, pymc, solvers, stan  # noqa: E402
+from benchmarks import faults, gsm, hierarchies, numpyro, pymc, solvers, stan  # noqa: E402
 
 BENCHMARKS = {
     "speed": gsm.speed,
@@ -22,6 +22,10 @@ BENCHMARKS = {
     "clock": solvers.clock,
     "settle": solvers.settle,
     "faults": faults.table,
+    "hierarchies": hierarchies.suite,
+    "raw-units": hierarchies.raw_units,
+    "starts": hierarchies.starts,
+    "hierarchies-others": hierarchies.others,
     "stan": stan.overhead,
     "stan-compile": stan.compiling,
     "numpyro": numpyro.overhead,

@@ -108,16 +108,20 @@ def _curve(seed: int, rows: list[Row]) -> Curve:
     )
 
 
+_KINDS = ("centered", "noncentered", "stan", "wide", "normal", "poisson", "normals")
+"""What comes after the dash in the names of our own hierarchies."""
+
+
 def short(target: str) -> str:
     """Return the model of a posterior's name, without its data; other names as they are.
 
     Examples
     --------
-    >>> short("arK-arK"), short("eight schools; L-BFGS")
-    ('arK', 'eight schools; L-BFGS')
+    >>> short("arK-arK"), short("eight schools; L-BFGS"), short("plates-centered")
+    ('arK', 'eight schools; L-BFGS', 'plates-centered')
     """
     found = re.fullmatch(r"\w+-(\w+)", target)
-    return found[1] if found else target
+    return found[1] if found and found[1] not in _KINDS else target
 
 
 def run_file(folder: Path, target: str, solver: str, seed: int) -> Path:

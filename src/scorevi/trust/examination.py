@@ -17,9 +17,9 @@ from scorevi.families import Gaussian
 from scorevi.trust.fresh_draws import Fresh, draw, joined
 from scorevi.trust.weights import Weights, smooth
 
-MEAN_WARN, MEAN_FAIL = 0.2, 0.3
+MEAN_WARN, MEAN_FAIL = 0.15, 0.3
 """Errors of a mean, in standard deviations."""
-SD_WARN, SD_FAIL = math.log(1.35), math.log(1.5)
+SD_WARN, SD_FAIL = math.log(1.2), math.log(1.5)
 """Errors of a standard deviation, as logarithms of ratios."""
 _SAME = 1e-3
 """Log weights that differ by less are those of a Gaussian posterior."""
