@@ -286,17 +286,32 @@ def test_few_sizes_of_batches_and_draws_are_compiled_for():
         evaluation = target.evaluate(theta[:count])
         np.testing.assert_allclose(evaluation.score, -theta[:count])
         np.testing.assert_allclose(evaluation.log_density, -0.5 * (theta[:count] ** 2).sum(axis=1))
-    assert target.compiled._cache_size() == 12
+    assert target.compiled._cache_size() == 2
     for count in (1, 63, 64, 65, 300):
         scale = target.variables.constrained(theta[:count])["scale"]
         np.testing.assert_allclose(scale, np.exp(theta[:count]))
     assert len(sizes) == 1
 
 
-def test_pieces_cover_all_rows_and_add_a_quarter_at_most():
+def test_pieces_cover_all_rows_and_add_few():
     for count in range(1, 400):
-        sizes = piece_sizes(count)
-        assert count <= sum(sizes) <= (count * 5 // 4 if count > 16 else 2 * count - 1)
+        assert count <= sum(piece_sizes(count)) <= count + 11
+
+
+def test_a_fit_its_verdict_and_its_draws_compile_the_target_twice():
+    jax = pytest.importorskip("jax")
+    compiled = []
+
+    def log_density(theta):
+        compiled.append(theta.shape)
+        return -0.5 * (theta**2).sum() - 0.1 * jax.numpy.cosh(theta).sum()
+
+    target = scorevi.from_jax(log_density, 7)
+    compiled.clear()
+    fit = scorevi.fit(target)
+    fit.check()
+    fit.resample(300, seed=0)
+    assert len(compiled) <= 2
 
 
 def test_what_the_log_density_raises_is_said():

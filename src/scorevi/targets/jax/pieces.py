@@ -1,4 +1,4 @@
-"""Compiled functions on any number of rows: in pieces of the few sizes that are compiled for."""
+"""Compiled functions on any number of rows: in pieces of the two sizes that are compiled for."""
 
 from __future__ import annotations
 
@@ -11,32 +11,22 @@ import numpy as np
 from scorevi.base.arrays import Array
 from scorevi.base.extras import require
 
-_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_ONE, _MANY = 1, 16
 """Rows that are compiled for: to compile takes longer than many a fit, so no other sizes are."""
-_FILLED_UP = 16
-"""Up to here more rows cost little more, so one call of the next size is best."""
+_ONE_BY_ONE = 4
+"""Up to here calls for single rows cost less than to fill up."""
 
 
 def piece_sizes(count: int) -> list[int]:
-    """Cut rows into pieces of the sizes that are compiled for; the last may be filled up.
+    """Cut rows into pieces of the two sizes that are compiled for; the last may be filled up.
 
     Examples
     --------
-    >>> [piece_sizes(count) for count in (5, 24, 40, 60, 300)]
-    [[8], [24], [32, 8], [64], [128, 128, 48]]
+    >>> [piece_sizes(count) for count in (1, 3, 5, 16, 34, 40)]
+    [[1], [1, 1, 1], [16], [16], [16, 16, 1, 1], [16, 16, 16]]
     """
-    full, count = divmod(count, _SIZES[-1])
-    return [_SIZES[-1]] * full + (_last_pieces(count) if count else [])
-
-
-def _last_pieces(count: int) -> list[int]:
-    """Fill up to one piece, unless to cut saves more than an eighth of its rows."""
-    whole = [min(size for size in _SIZES if size >= count)]
-    if count <= _FILLED_UP:
-        return whole
-    first = max(size for size in _SIZES if size <= count)
-    cut = [first, *piece_sizes(count - first)]
-    return cut if 8 * sum(cut) < 7 * sum(whole) else whole
+    full, left = divmod(count, _MANY)
+    return [_MANY] * full + ([_ONE] * left if left <= _ONE_BY_ONE else [_MANY])
 
 
 def in_pieces(function: Callable[[Any], Any], theta: Array, sizes: Sequence[int]) -> Any:
