@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from scorevi.base.arrays import Seed, as_count, as_seconds, seed_entropy
+from scorevi.base.arrays import Seed, as_count, as_seconds, is_positive, seed_entropy
 from scorevi.base.progress import progress_bar
 from scorevi.base.status import FitError, warn_each_time
 from scorevi.engine.checkpoint import Keeping, open_checkpoint
@@ -17,7 +18,7 @@ from scorevi.engine.restarts import Restarts
 from scorevi.engine.run import Run
 from scorevi.engine.settings import Settings
 from scorevi.engine.showing import Showing
-from scorevi.engine.stopping import StopRule
+from scorevi.engine.stopping import TOLERANCE, StopRule
 from scorevi.families import Gaussian
 from scorevi.results.best_of import best_of, rank
 from scorevi.results.fit import Fit
@@ -57,6 +58,7 @@ def fit(
     seed: Seed = 0,
     initial: Initial = None,
     stop: bool = True,
+    tolerance: float = TOLERANCE,
     restarts: int = 0,
     progress: bool | None = None,
     raise_on_failure: bool = False,
@@ -98,6 +100,9 @@ def fit(
     stop
         Whether to stop when nothing is left to gain (:mod:`scorevi.engine.stopping`). False goes on
         to the limit.
+    tolerance
+        How near the best Gaussian is near enough: of means in posterior standard deviations, and of
+        the standard deviations themselves as a share. Smaller asks for more gradients.
     restarts
         How many more fits to make from starts of their own, each with the same limits, its clock
         running from its own beginning. They run side by side in threads where the target may be
@@ -158,6 +163,9 @@ def fit(
             f"`restarts` must be 0 with `checkpoint`, which holds one run; got {restarts}. Make "
             "the fits one by one, each with its own seed and checkpoint."
         )
+    if not is_positive(tolerance):
+        raise ValueError(f"`tolerance` must be a positive number; got {tolerance!r}.")
+    rule = partial(_rule, stop, target, float(tolerance))
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     isolation = Isolation(isolate, score_timeout, workers)
     made: list[tuple[Fit, str]] = []
@@ -177,10 +185,10 @@ def fit(
         for number, variant in enumerate(variants):
             run = make_run(evaluated, variant, settings)
             keeping = [] if keeper is None else [Keeping(keeper, number)]
-            others = Restarts(run, restarts, lambda other: other.complete(*_rule(stop, target)))
+            others = Restarts(run, restarts, lambda other: other.complete(*rule()))
             with others.beside():
                 before = sum(fit.num_gradients for fit, _ in made)
-                run.complete(*keeping, Showing(show, before), *_rule(stop, target))
+                run.complete(*keeping, Showing(show, before), *rule())
                 made += [of_run(one) for one in (run, *others.made())]
             if run.status == "interrupted" or others.interrupted:
                 break
@@ -273,6 +281,6 @@ def make_run(target: Target, solver: Solver, settings: Settings) -> Run:
     return Run(target, solver, settings)
 
 
-def _rule(stop: bool, target: Target) -> list[StopRule]:
-    """Return the stop rule, if there is to be one."""
-    return [StopRule(target.dim)] if stop else []
+def _rule(stop: bool, target: Target, tolerance: float) -> list[StopRule]:
+    """Return a stop rule for one run, if there is to be any."""
+    return [StopRule(target.dim, tolerance)] if stop else []

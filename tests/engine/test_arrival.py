@@ -90,3 +90,17 @@ def test_a_default_fit_says_how_near_it_is():
     longer = scorevi.fit(logistic_regression(), seed=1, max_gradients=20_000, stop=False)
     assert np.abs((fit.mean - longer.mean) / longer.q.sd).max() < 0.1
     assert np.abs(np.log(fit.q.sd / longer.q.sd)).max() < 0.1
+
+
+def test_a_smaller_tolerance_asks_for_more():
+    fits = [
+        scorevi.fit(logistic_regression(), seed=0, tolerance=tolerance) for tolerance in (0.3, 0.03)
+    ]
+    assert fits[1].num_gradients > 2 * fits[0].num_gradients
+    assert all(fit.status == "converged" for fit in fits)
+
+
+@pytest.mark.parametrize("tolerance", [0, -1.0, math.nan, "small", None])
+def test_a_tolerance_is_a_positive_number(tolerance):
+    with pytest.raises(ValueError, match="`tolerance` must be a positive number; got"):
+        scorevi.fit(logistic_regression(), tolerance=tolerance)

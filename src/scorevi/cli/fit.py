@@ -116,6 +116,13 @@ Examples:
     help="Stop when nothing is left to gain, or go on to the limit.",
 )
 @click.option(
+    "--tolerance",
+    type=click.FloatRange(0, min_open=True),
+    default=0.1,
+    show_default=True,
+    help="How near the best Gaussian is near enough to stop, in standard deviations.",
+)
+@click.option(
     "--restarts",
     type=click.IntRange(0),
     default=0,
