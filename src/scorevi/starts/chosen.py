@@ -161,7 +161,8 @@ class _Search:
         if q is not None and (is_far or ascent.converged):
             racer = self._enter(q, ascent.pairs)
             settled = racer.run(self._rng, self._length, _SETTLED)
-            if settled and comes_back(evaluator, racer.q, self._rng):
+            # A climb that does not end may be on its way down a neck, however settled q is there.
+            if settled and ascent.converged and comes_back(evaluator, racer.q, self._rng):
                 self._from_elsewhere(racer.q)
                 raise _Won
         return ascent.path[-1].theta

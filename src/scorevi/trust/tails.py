@@ -160,8 +160,9 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
         ("mean", np.abs(mean), mean_error, MEAN_WARN, MEAN_FAIL),
         ("standard deviation", np.abs(log_sd), sd_error, SD_WARN, SD_FAIL),
     ):
-        worst = int(np.argmax(off - 2 * error))
-        if off[worst] - 2 * error[worst] > warn:
+        # Of a tail that draws seldom reach, they see too little: to warn one error is enough.
+        worst = int(np.argmax(off - error))
+        if off[worst] - error[worst] > warn:
             level = "fail" if off[worst] - 2 * error[worst] > fail else "warn"
             size = (
                 f"{off[worst]:.2g} sd"
