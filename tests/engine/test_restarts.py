@@ -168,7 +168,7 @@ def test_numpyro_is_traced_by_one_thread_at_a_time():
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(most) > len(threads)
+    assert len(most) >= 3  # when it is made, and for each of the two sizes that are compiled for
     assert set(most) == {1}
     assert_are_as_alone(target, restarts=3)
 
