@@ -7,7 +7,7 @@ import pytest
 from conftest import logistic_regression
 
 import scorevi
-from scorevi.engine.arrival import Arrival, Near
+from scorevi.engine.arrival import Arrival, Distance
 from scorevi.engine.records import Updates
 from scorevi.engine.stopping import StopRule
 from scorevi.examples import random_gaussian, sinh_arcsinh
@@ -63,11 +63,11 @@ def records(count):
 
 
 def test_near_enough_ends_a_fit_and_says_how_near():
-    status = StopRule(3).judge(records(10), near=Near(0.06, 0.04, 0.0, 0.0))
+    status = StopRule(3).judge(records(10), near=Distance(0.06, 0.04, 0.0, 0.0))
     assert status == "converged"
     assert status.cause == "means within 0.06 sd, sds within 4%"
-    assert StopRule(3).judge(records(10), near=Near(0.12, 0.04, 0.0, 0.0)) is None
-    assert StopRule(3, 0.2).judge(records(10), near=Near(0.12, 0.04, 0.0, 0.0)) == "converged"
+    assert StopRule(3).judge(records(10), near=Distance(0.12, 0.04, 0.0, 0.0)) is None
+    assert StopRule(3, 0.2).judge(records(10), near=Distance(0.12, 0.04, 0.0, 0.0)) == "converged"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_near_enough_ends_a_fit_and_says_how_near():
 def test_what_is_level_ends_unless_it_is_known_to_be_far(near, ends):
     rule, status = StopRule(3), None
     for count in range(20, 2000):
-        status = status or rule.judge(records(count), near=Near(*near))
+        status = status or rule.judge(records(count), near=Distance(*near))
     assert (status is not None) is ends
     if ends:
         assert status == "converged"

@@ -35,7 +35,7 @@ _MANY_ERRORS = 3.0
 """Standard errors: of one figure, and of the largest of many."""
 
 
-class Near(NamedTuple):
+class Distance(NamedTuple):
     """Distances from the best Gaussian: in standard deviations, and of their logarithms."""
 
     mean: float
@@ -59,7 +59,7 @@ class Near(NamedTuple):
         return f"means within {self.mean:.2g} sd, sds within {math.expm1(self.log_sd):.0%}"
 
 
-_ANYWHERE = Near(math.inf, math.inf, 0.0, 0.0)
+_ANYWHERE = Distance(math.inf, math.inf, 0.0, 0.0)
 
 
 class Fresh(NamedTuple):
@@ -96,7 +96,7 @@ class Arrival:
         while self._count - len(self._batches[0].shift) >= most:
             self._count -= len(self._batches.popleft().shift)
 
-    def near(self, q: Gaussian) -> Near:
+    def near(self, q: Gaussian) -> Distance:
         """Return how far q is; anything, while there are too few batches to tell."""
         if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:
             return _ANYWHERE
@@ -111,7 +111,7 @@ class Arrival:
         least = float(np.max(np.abs(moved) - _MANY_ERRORS * error))
         log_sd = float(np.max(np.abs(wider) + _ERRORS * wider_error))
         log_sd_least = float(np.max(np.abs(wider) - _MANY_ERRORS * wider_error))
-        found = Near(upper, log_sd, least, log_sd_least)
+        found = Distance(upper, log_sd, least, log_sd_least)
         return found if np.isfinite(found).all() else _ANYWHERE
 
     def _all_together(self, q: Gaussian) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from scorevi.base.noise import RESTART, SEARCH, Noise, stream
 from scorevi.base.status import Status
 from scorevi.base.target import Evaluation, Target
 from scorevi.engine import ending
-from scorevi.engine.arrival import Arrival, Near
+from scorevi.engine.arrival import Arrival, Distance
 from scorevi.engine.batches import Batches, NothingGood, Taken
 from scorevi.engine.quality import Drawn, Quality, Recent
 from scorevi.engine.records import Snapshot, Updates
@@ -30,8 +30,7 @@ from scorevi.engine.stepping import Stepping, stepping
 from scorevi.engine.watching import Watcher
 from scorevi.families import Family, Gaussian, is_sound
 from scorevi.solvers.base import Batch, Remembers, Solver, family_of
-from scorevi.starts import start as starts
-from scorevi.starts.start import Initial, NoFinitePoint, search, start
+from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
 
 _FIRST_LOOK = 8
 """Updates before the scores are asked for a direction along which the posterior has no end."""
@@ -98,7 +97,7 @@ class Run:
         target = self.evaluator.target
         rng = stream(self.settings.entropy, RESTART, index)
         point = rng.uniform(-2.0, 2.0, target.dim)
-        initial: Initial = starts.Near(point) if target.has_log_density else point
+        initial: Initial = Near(point) if target.has_log_density else point
         entropy = int(rng.integers(2**63))
         return Run(target, self.solver, self.settings._replace(entropy=entropy, initial=initial))
 
@@ -146,7 +145,7 @@ class Run:
         except (Interrupted, KeyboardInterrupt):
             self.status = ending.interrupted(self)
 
-    def near(self) -> Near | None:
+    def near(self) -> Distance | None:
         """Return how far q is from the best Gaussian, where batches are seen."""
         return None if self._arrival is None else self._arrival.near(cast("Gaussian", self.q))
 

@@ -1,4 +1,7 @@
-"""When to stop: the last part of the effort gained nothing, as far as the noise lets one tell.
+"""When to stop: q is near enough to the best Gaussian, or nothing more is gained.
+
+Near enough is a matter of :mod:`scorevi.engine.arrival`, where that can tell. Where it cannot, or
+noise hides it, the last part of the effort must have gained nothing, as far as noise lets one tell.
 
 A fit is *level* when neither the ELBO nor the Fisher residual, both of which every batch estimates
 for nothing, was better in the last quarter of the gradients than in the quarter before. Windows
@@ -25,7 +28,7 @@ import numpy as np
 from scorevi.base.arrays import Array, Mask
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.status import Status
-from scorevi.engine.arrival import Near
+from scorevi.engine.arrival import Distance
 from scorevi.engine.records import Updates
 
 TOLERANCE = 0.1
@@ -100,7 +103,7 @@ class Watched(Protocol):
     def evaluator(self) -> Evaluator:
         """Who has counted the bad scores."""
 
-    def near(self) -> Near | None:
+    def near(self) -> Distance | None:
         """Return how far q is from the best Gaussian, if that is known."""
 
 
@@ -132,7 +135,7 @@ class StopRule:
         """Do nothing."""
 
     def judge(
-        self, records: Updates, bad_scores: int = 0, near: Near | None = None
+        self, records: Updates, bad_scores: int = 0, near: Distance | None = None
     ) -> Status | None:
         """Return how to end, or None to go on.
 

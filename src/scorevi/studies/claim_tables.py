@@ -18,7 +18,7 @@ from scorevi.studies.levels import (
     bbvi_level,
     best_elbo,
 )
-from scorevi.studies.posteriors import NEAR_GAUSSIAN, VERDICTS
+from scorevi.studies.posteriors import BY_DEFAULT, NEAR_GAUSSIAN, VERDICTS
 from scorevi.studies.synthetic import BATCH_SIZES
 from scorevi.studies.table import Curve, Table, short
 
@@ -32,7 +32,6 @@ BARS = {
 }
 """Nats below the best Gaussian that are allowed then, in nine of ten seeds."""
 _SHARE = 0.9
-_DEFAULT = "auto, by default"
 
 
 def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -208,7 +207,7 @@ def _defaults(table: Table) -> str:
     rows = []
     for target in table.targets:
         best = best_elbo(table, target)
-        below = [curve.last - best for curve in table.curves(target, _DEFAULT, ELBO)]
+        below = [curve.last - best for curve in table.curves(target, BY_DEFAULT, ELBO)]
         rows.append([short(target), _spread(below, "{:.2f}"), *_by_default(table, target)])
     head = ["target", "nats below", "stops after", "mean error", "log sd error", "verdicts"]
     words = "\n`auto` as it is by default, from its own start: nats below the best Gaussian at its "
@@ -216,11 +215,11 @@ def _defaults(table: Table) -> str:
 
 
 def _by_default(table: Table, target: str) -> list[str]:
-    ends: list[Curve] = table.curves(target, _DEFAULT, ELBO)
-    counts = [int(curve.last) for curve in table.curves(target, _DEFAULT, "verdict")]
+    ends: list[Curve] = table.curves(target, BY_DEFAULT, ELBO)
+    counts = [int(curve.last) for curve in table.curves(target, BY_DEFAULT, "verdict")]
     words = [f"{counts.count(i)} {word}" for i, word in enumerate(VERDICTS) if counts.count(i)]
     errors = [
-        _spread([curve.last for curve in table.curves(target, _DEFAULT, name)], "{:.2g}")
+        _spread([curve.last for curve in table.curves(target, BY_DEFAULT, name)], "{:.2g}")
         for name in ("mean error", "log sd error")
     ]
     return [_spread([float(c.gradients[-1]) for c in ends]), *errors, ", ".join(words)]
@@ -228,6 +227,8 @@ def _by_default(table: Table, target: str) -> list[str]:
 
 def _honest(table: Table, target: str) -> bool:
     """Whether all fits by default are finite and settled, and none of them passes."""
-    finite = all(math.isfinite(c.last) for c in table.curves(target, _DEFAULT, ELBO))
-    settled = all(c.last == 1.0 for c in table.curves(target, _DEFAULT, "settled"))
-    return finite and settled and all(c.last > 0 for c in table.curves(target, _DEFAULT, "verdict"))
+    finite = all(math.isfinite(c.last) for c in table.curves(target, BY_DEFAULT, ELBO))
+    settled = all(c.last == 1.0 for c in table.curves(target, BY_DEFAULT, "settled"))
+    return (
+        finite and settled and all(c.last > 0 for c in table.curves(target, BY_DEFAULT, "verdict"))
+    )

@@ -54,6 +54,7 @@ _NAMED_DRAWS = 1000
 _CLIMBS = 16
 _AT_MODE = "mode, 0.1·I"
 VERDICTS = ("pass", "warn", "fail")
+BY_DEFAULT = "auto, by default"
 
 
 class Posteriors(Study):
@@ -109,7 +110,7 @@ class Posteriors(Study):
         lines = fit_lines(options, budgets, _AT_MODE, own_start=True)
         lines.append(BestLine("best", draws=2_000 if options.quick else 8_000))
         if "auto" in options.solvers:
-            lines.append(VerdictLine("auto, by default"))
+            lines.append(VerdictLine())
         return lines
 
 
@@ -168,7 +169,7 @@ def _khat(q: Gaussian, model: StanTarget, z: Array) -> float:
 class VerdictLine:
     """What a user gets who asks for nothing: ``scorevi.fit(model)`` and its verdict."""
 
-    label: str
+    label: str = BY_DEFAULT
     max_gradients: int = 10_000
 
     def seeds(self, runs: int) -> Sequence[int]:

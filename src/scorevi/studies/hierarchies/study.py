@@ -65,7 +65,7 @@ class Hierarchies(Study):
         lines = fit_lines(options, budgets, own_start=True, together=False, chunked=True)
         lines.append(KnownBest("best", target))
         if "auto" in options.solvers:
-            lines.append(VerdictLine("auto, by default"))
+            lines.append(VerdictLine())
         return lines
 
     def dim(self, target: str) -> int:
