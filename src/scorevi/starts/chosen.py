@@ -38,9 +38,9 @@ from scorevi.starts.wide import WideClimb, comes_back
 
 _DRAWS, _EVIDENCE = 6, 20
 """Of N(0, I) at first, and where a fit from there fails, to show why."""
-_GOOD_ENOUGH, _CERTAIN, _SETTLED = 0.5, 0.1, 0.2
-"""Fisher residuals: of a N(0, I) that needs no search, and of racers from it and from climbs that
-are settled."""
+_GOOD_ENOUGH, _CERTAIN, _SETTLED, _MODE = 0.5, 0.1, 0.2, 1.0
+"""Fisher residuals: of a N(0, I) that needs no search, of racers from it and from climbs that are
+settled, and of one that is about a mode, so that others are looked for."""
 _PIECES, _PROGRESS = 12, 0.6
 """A racer goes on for so many pieces, as long as two bring its residual down by this factor."""
 _FAR = 1e6
@@ -160,11 +160,13 @@ class _Search:
         q = curvature_gaussian(ascent.path)
         if q is not None and (is_far or ascent.converged):
             racer = self._enter(q, ascent.pairs)
-            settled = racer.run(self._rng, self._length, _SETTLED)
+            racer.run(self._rng, self._length, _SETTLED)
             # A climb that does not end may be on its way down a neck, however settled q is there.
-            if settled and ascent.converged and comes_back(evaluator, racer.q, self._rng):
+            if ascent.converged and racer.is_settled(_MODE):
                 self._from_elsewhere(racer.q)
-                raise _Won
+                best = self.best
+                if best.is_settled(_SETTLED) and comes_back(evaluator, best.q, self._rng):
+                    raise _Won
         return ascent.path[-1].theta
 
     def _from_elsewhere(self, q: Gaussian) -> None:
@@ -172,12 +174,14 @@ class _Search:
         top = self._evaluator.point(q.mean)
         if top is None:
             return
-        others = []
-        for offset in self._rng.uniform(-_BESIDE, _BESIDE, (_ELSEWHERE, q.dim)):
+        begun: list[Ascent] = []
+        for offset in self._rng.uniform(-_BESIDE, _BESIDE, (2 * _ELSEWHERE, q.dim)):
             ascent = Ascent(self._evaluator)
             ascent.climb(self._around.mean + offset, _FIRST, q)
-            if ascent.path and not is_within(q, ascent.path[-1].theta):
-                others.append(ascent)
+            begun += [ascent] if ascent.path else []  # no score there: another instead
+            if len(begun) == _ELSEWHERE:
+                break
+        others = [ascent for ascent in begun if not is_within(q, ascent.path[-1].theta)]
         others.sort(key=lambda ascent: -ascent.highest)
         for ascent in others[:_SURVIVORS]:
             ascent.climb(ascent.path[-1].theta, _MORE, q)
