@@ -22,6 +22,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.estimates import steps
+from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian
 from scorevi.solvers.base import Batch
 
@@ -29,7 +30,7 @@ _SHARE = 3
 """The last third of the draws is looked at."""
 _MOST_NUMBERS = 2_000_000
 """The most that is kept, as a number of draws times dimensions."""
-_FEWEST_BATCHES, _FEWEST_DRAWS = 8, 32
+_FEWEST_BATCHES, _FEWEST_DRAWS = 4, 32
 _ERRORS = 2.0
 _MANY_ERRORS = 3.0
 """Standard errors: of one figure, and of the largest of many."""
@@ -96,15 +97,16 @@ class Arrival:
         while self._count - len(self._batches[0].shift) >= most:
             self._count -= len(self._batches.popleft().shift)
 
+    @one_thread
     def near(self, q: Gaussian) -> Distance:
         """Return how far q is; anything, while there are too few batches to tell."""
         if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:
             return _ANYWHERE
         with np.errstate(all="ignore"):
-            shift = np.concatenate([batch.shift for batch in self._batches]) / q.sd
-            offset = np.concatenate([batch.offset for batch in self._batches]) / q.sd
-            one, one_error = self._all_together(q)
-            moved, error, wider, wider_error, gain = steps(shift, offset)
+            shift = np.concatenate([batch.shift for batch in self._batches])
+            offset = np.concatenate([batch.offset for batch in self._batches])
+            one, one_error = _all_together(q, shift)
+            moved, error, wider, wider_error, gain = steps(shift / q.sd, offset / q.sd)
         upper = float(np.max(np.abs(moved) + _ERRORS * error))
         together = math.sqrt(max(0.0, one) + _ERRORS * one_error) * float(gain.max())
         upper = min(upper, together)
@@ -114,19 +116,19 @@ class Arrival:
         found = Distance(upper, log_sd, least, log_sd_least)
         return found if np.isfinite(found).all() else _ANYWHERE
 
-    def _all_together(self, q: Gaussian) -> tuple[float, float]:
-        """Return |E_q m|², which no parameter's shift squared exceeds, without bias, and its error.
 
-        By the inner products of different batches, whose noise is independent.
-        """
-        sizes = np.array([len(batch.shift) for batch in self._batches], dtype=np.float64)
-        rows = q.whiten(q.mean + np.array([batch.shift.mean(axis=0) for batch in self._batches]))
-        products = np.asarray(rows @ rows.T)
-        np.fill_diagonal(products, 0.0)
-        weight = np.outer(sizes, sizes)
-        np.fill_diagonal(weight, 0.0)
-        weight /= weight.sum()
-        value = float((weight * products).sum())
-        # Each pair of batches is in the sum twice.
-        error = math.sqrt(2.0 * float((weight**2 * (products - value) ** 2).sum()))
-        return value, error
+def _all_together(q: Gaussian, shift: Array) -> tuple[float, float]:
+    """Return |E_q m|², which no parameter's shift squared exceeds, without bias, and its error.
+
+    By the inner products of different draws, whose noise is independent.
+    """
+    rows = np.asarray(q.whiten(q.mean + shift))
+    count = len(rows)
+    pairs = count * (count - 1)
+    own = np.vecdot(rows, rows)
+    total = rows.sum(axis=0)
+    value = (float(total @ total) - float(own.sum())) / pairs
+    small = rows.T @ rows if rows.shape[1] < count else rows @ rows.T
+    squares = float(np.vecdot(small.ravel(), small.ravel())) - float(own @ own)
+    # Each two draws are in the sum twice.
+    return value, math.sqrt(2.0 * max(0.0, squares / pairs - value**2) / pairs)

@@ -27,7 +27,7 @@ linear regression, *Bayesian Analysis* 8: the regression view of variational inf
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -38,6 +38,8 @@ _LINEAR = 1e-9
 """A relative residual below which the score is linear as far as anyone can tell."""
 _SPANNED = 1e-7
 """Points on an optimiser's path may be many and yet lie in few directions."""
+_SAFE = 0.03
+"""The ratio of pivots from which on a Gram matrix loses no more than four digits."""
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 """Relative error of the scores themselves and of the regression."""
 _QUADRATIC = 0.03
@@ -120,26 +122,20 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     root = np.sqrt(weight)[:, None]
     if count < dim + 2:
         return None
-    ortho, upper = np.linalg.qr(design * root)
-    pivots = np.abs(np.diag(upper))
-    if pivots.min() < _SPANNED * pivots.max():
+    hat = _least_squares(design * root)
+    if hat is None:
         return None
-    coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (mismatch * root))
-    residual = mismatch - design @ coefficients
+    hat *= root.T
+    residual = mismatch - design @ (hat @ mismatch)
     scale = math.sqrt(float(np.vecdot(mismatch, mismatch).max())) + math.sqrt(dim)
     if math.sqrt(float(np.vecdot(residual, residual).max())) < _LINEAR * scale:
-        # Of h itself, not as a difference from −z: the target may be very wide next to q.
-        coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ (h * root))
-        rounding = _ROUNDING * float(np.linalg.norm(h * root)) / float(pivots.min())
-        slope = _symmetric(coefficients[1:])
-        return Evidence(coefficients[0], -slope, 1.0, True, rounding=rounding)
+        return _linear(design * root, h * root)
     left = _left(residual, weight)
     if left is None:
         basis, is_mild = np.eye(dim), False
     else:
         basis, is_mild = np.linalg.eigh(left)[1], float(np.trace(left)) <= _MILD**2 * dim
     mismatch = _shortened(mismatch)
-    hat = scipy.linalg.solve_triangular(upper, ortho.T) * root.T
     found = _along(basis, hat, mismatch, mismatch - design @ (hat @ mismatch))
     if is_mild and 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
         found = found.improved_by(_along(basis, *_without_quadratic(z, mismatch, design, weight)))
@@ -155,6 +151,35 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         False,
         left,
     )
+
+
+def _least_squares(design: Array) -> Array | None:
+    """Return the pseudo-inverse; None where the rows do not span the space.
+
+    By the Gram matrix, which is several times as fast, where that is safe.
+    """
+    lower, failed = scipy.linalg.lapack.dpotrf(design.T @ design, lower=1, clean=0)
+    pivots = np.diag(lower)
+    if not failed and pivots.min() > _SAFE * pivots.max():
+        inverse = scipy.linalg.cho_solve((lower, True), np.eye(len(lower)), check_finite=False)
+        return np.asarray(inverse @ design.T)
+    ortho, upper = np.linalg.qr(design)
+    pivots = np.abs(np.diag(upper))
+    if pivots.min() < _SPANNED * pivots.max():
+        return None
+    return np.asarray(scipy.linalg.solve_triangular(upper, ortho.T))
+
+
+def _linear(design: Array, h: Array) -> Evidence:
+    """Return what the pairs say where the score is linear.
+
+    Of h itself, not as a difference from −z: the target may be very wide next to q.
+    """
+    ortho, upper = np.linalg.qr(design)
+    coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ h)
+    narrowest = float(np.abs(np.diag(upper)).min())
+    rounding = _ROUNDING * float(np.linalg.norm(h)) / narrowest
+    return Evidence(coefficients[0], -_symmetric(coefficients[1:]), 1.0, True, rounding=rounding)
 
 
 class _Coefficients(NamedTuple):
@@ -213,17 +238,42 @@ def _trusted(values: Array, noise: Array, number: int) -> tuple[Array, float]:
 def _without_quadratic(
     z: Array, mismatch: Array, design: Array, weight: Array
 ) -> tuple[Array, Array, Array]:
-    """Return generalised least squares with the kernel of quadratic functions as noise."""
-    dim = z.shape[1]
-    squares = np.vecdot(z, z)
-    noise = 0.5 * ((z @ z.T) ** 2 - squares[:, None] - squares + dim) * (_QUADRATIC / dim)
-    noise[np.diag_indices(len(z))] += 1.0 / weight
-    lower = np.linalg.cholesky(noise)
-    white = _solve(lower, np.concatenate([design, mismatch], axis=1))
-    ortho, upper = np.linalg.qr(white[:, : dim + 1])
-    hat = scipy.linalg.solve_triangular(upper, _solve(lower, ortho, transposed=True).T)
-    left = white[:, dim + 1 :] - white[:, : dim + 1] @ (hat @ mismatch)
-    return hat, mismatch, _solve(lower, left, transposed=True) / weight[:, None]
+    """Return generalised least squares with the kernel of quadratic functions as noise.
+
+    Where the polynomials are fewer than the pairs it is the same as least squares on them too, with
+    a ridge; otherwise the kernel's matrix is the smaller one.
+    """
+    count, dim = z.shape
+    if dim * (dim + 1) < count:
+        whole = np.concatenate([design, _quadratics(z)], axis=1)
+        root = np.sqrt(weight)[:, None]
+        white = whole * root
+        gram = white.T @ white
+        ridge = np.where(np.arange(len(gram)) > dim, dim / _QUADRATIC, 0.0)
+        gram[np.diag_indices(len(gram))] += ridge
+        known = np.concatenate([np.eye(len(gram), dim + 1), white.T @ (mismatch * root)], axis=1)
+        linear, coefficients = np.hsplit(_solve(gram, known), [dim + 1])
+        return (white @ linear).T * root.T, mismatch, mismatch - whole @ coefficients
+    squares = 0.5 * (np.vecdot(z, z) - 0.5 * dim)
+    noise = z @ z.T
+    noise *= 0.5 * noise
+    noise -= squares[:, None] + squares
+    noise *= _QUADRATIC / dim
+    noise[np.diag_indices(count)] += 1.0 / weight
+    known = np.concatenate([design, mismatch], axis=1)
+    solved = _solve(noise, known)
+    white, left = np.hsplit(solved, [dim + 1])
+    hat = _solve(design.T @ white, white.T)
+    return hat, mismatch, (left - white @ (hat @ mismatch)) / weight[:, None]
+
+
+def _quadratics(z: Array) -> Array:
+    """Return the second Hermite polynomials, each of variance 1 under q, (n, D(D + 1)/2)."""
+    rows, columns = np.triu_indices(z.shape[1])
+    products = z[:, rows] * z[:, columns]
+    squares = rows == columns
+    products[:, squares] = (products[:, squares] - 1.0) / math.sqrt(2.0)
+    return np.asarray(products)
 
 
 def _left(residual: Array, weight: Array) -> Array | None:
@@ -249,9 +299,10 @@ def _symmetric(slope: Array) -> Array:
     return np.asarray(0.5 * (slope + slope.T), dtype=np.float64)
 
 
-def _solve(lower: Array, right: Array, *, transposed: bool = False) -> Array:
-    trans: Literal[0, 1] = 1 if transposed else 0
-    return np.asarray(scipy.linalg.solve_triangular(lower, right, lower=True, trans=trans))
+def _solve(positive: Array, right: Array) -> Array:
+    """Solve by Cholesky; SciPy's is twice as fast as NumPy's."""
+    factor = scipy.linalg.cho_factor(positive, lower=True, overwrite_a=True, check_finite=False)
+    return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
 
 
 def _largest_power(log_weights: Array, needed: float) -> float:

@@ -16,8 +16,8 @@ the whitened coordinates of the current q, and asks after every batch what all o
 3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
    and the step is taken whole: q is then p, after D + 2 gradients.
 
-Batches grow: they double the memory while pairs are few, and are a sixteenth of it after. The
-memory is bounded: at most
+Batches grow: they double the memory while pairs are few, and are a sixteenth or an eighth
+of it after. The memory is bounded: at most
 max(512, 4(D + 1)) pairs, the oldest go first. A step costs O(n·D²), and O(n³) where the memory
 holds 3(D + 1) to 1,024 pairs and the kernel regression is used.
 """
@@ -33,6 +33,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array, as_count
 from scorevi.base.pairs import Pair
+from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.bam import match
@@ -135,6 +136,7 @@ class Replay:
         kept = drawn | (np.vecdot(z, z) <= 9.0 * q.dim)
         return _with_pairs(state, z[kept], h[kept], np.where(drawn, log_q, -q.log_det)[kept])
 
+    @one_thread
     def step(self, state: ReplayState, batch: Batch) -> tuple[ReplayState, ReplayInfo]:
         """Remember the batch, and move q to where all pairs together say."""
         log_det = state.q.log_det
@@ -227,12 +229,17 @@ def _bounded(shift: Array, bound: float) -> Array:
 
 
 def _with_pairs(state: ReplayState, z: Array, h: Array, log_q_then: Array) -> ReplayState:
-    most = max(512, 4 * (state.q.dim + 1))
+    most = _capacity(state.q.dim)
     return state._replace(
         z=np.concatenate([state.z, z])[-most:],
         h=np.concatenate([state.h, h])[-most:],
         log_q_then=np.concatenate([state.log_q_then, log_q_then])[-most:],
     )
+
+
+def _capacity(dim: int) -> int:
+    """Return how many pairs are kept."""
+    return max(512, 4 * (dim + 1))
 
 
 def _moved(
@@ -269,11 +276,13 @@ def _next_size(first: int, count: int, dim: int) -> int:
     """Return the size of the next batch.
 
     While pairs are few the memory doubles, up to the D + 2 pairs that decide. Then a batch is a
-    sixteenth of it, the first size times a power of two, so that few sizes need be compiled for.
+    sixteenth of it, and an eighth once it is full and every batch drives out another: the first
+    size times a power of two, so that few sizes need be compiled for.
     """
     if count < dim + 2:
         return min(max(first, count), dim + 2 - count)
     size = first
-    while 2 * size <= count // 16:
+    share = 8 if count >= _capacity(dim) else 16
+    while 2 * size <= count // share:
         size *= 2
     return size
