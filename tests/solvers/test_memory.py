@@ -5,8 +5,9 @@ import pytest
 from conftest import logistic_regression
 
 import scorevi
-from scorevi.solvers.memory import Evidence, regress, weights
+from scorevi.solvers.memory import Evidence, regress
 from scorevi.solvers.replay import _trusted_step
+from scorevi.solvers.weights import weights
 
 DIM = 80
 

@@ -11,8 +11,9 @@ import scorevi
 from scorevi import Gaussian, Replay
 from scorevi.base.pairs import Pair
 from scorevi.examples import dense_base, gaussian, random_gaussian, sinh_arcsinh
-from scorevi.solvers.memory import regress, weights
+from scorevi.solvers.memory import regress
 from scorevi.solvers.replay import _eager
+from scorevi.solvers.weights import weights
 from scorevi.studies.best_gaussian import best_gaussian
 from scorevi.studies.metrics import elbo
 

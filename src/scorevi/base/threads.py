@@ -8,9 +8,9 @@ each other by turning. The target's own evaluations are left as the user has set
 from __future__ import annotations
 
 import functools
-import threading
-from contextlib import ContextDecorator
-from typing import Any, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
@@ -20,32 +20,8 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-class _OneThread(ContextDecorator):
-    """One BLAS thread inside; what the user had set comes back when the last one has left.
-
-    The setting is that of the process, so that fits in several threads share it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
-        self._limit: Any = None
-
-    def __enter__(self) -> Self:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._limit = _blas().limit(limits=1)
-                self._limit.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
-                self._limit.__exit__(*error)
-                self._limit = None
-
-
-one_thread = _OneThread()
-"""``with one_thread:``, or as a decorator."""
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One BLAS thread inside, and what the user had set after; also as a decorator."""
+    with _blas().limit(limits=1):
+        yield

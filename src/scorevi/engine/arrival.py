@@ -97,7 +97,7 @@ class Arrival:
         while self._count - len(self._batches[0].shift) >= most:
             self._count -= len(self._batches.popleft().shift)
 
-    @one_thread
+    @one_thread()
     def near(self, q: Gaussian) -> Distance:
         """Return how far q is; anything, while there are too few batches to tell."""
         if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:

@@ -50,14 +50,10 @@ _DISAGREES = 3.0
 """Standard errors between two estimates of the same coefficient."""
 _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
-_MOST_WEIGHT = 1.5
-"""The largest log weight of a pair, where the weights are even."""
-_EVEN = 0.75
-"""The share of effective pairs from which on they are."""
 _SPARE = 4
 """Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
-_MOST_FOR_KERNEL = 1024
-"""The kernel's matrix is of the size of the memory; beyond this it would dominate the cost."""
+LARGE = 128
+"""Dimensions beyond which the kernel and a basis of one's own would cost more than gradients."""
 
 
 class Evidence(NamedTuple):
@@ -88,32 +84,6 @@ class Evidence(NamedTuple):
         return np.asarray(np.sqrt(np.maximum(along, overall)))
 
 
-def weights(z: Array, log_q_then: Array, log_det: float, needed: float) -> Array:
-    """Return q_now/q_then of each pair, tempered to an effective sample size.
-
-    As long as these differ much, on the way, none is more than 1. But such weights favour the
-    middle of q: by two per cent of its variances on a q that moves slowly, which in many dimensions
-    outweighs all else. So once they are even they are taken as they are.
-
-    Parameters
-    ----------
-    z
-        The pairs in whitened coordinates, (n, D).
-    log_q_then
-        The log density under the q that each was drawn from, (n,), without (D/2) log 2π.
-    log_det
-        log|det L| of the current q.
-    needed
-        The effective sample size to keep: the powers of the weights are lowered until it is met.
-    """
-    ratio = -0.5 * np.vecdot(z, z) - log_det - log_q_then
-    log_weights = np.minimum(_MOST_WEIGHT, ratio)
-    if _effective_size(log_weights) < _EVEN * len(z):
-        log_weights = np.minimum(0.0, ratio)
-    log_weights = log_weights * _largest_power(log_weights, min(needed, 0.999 * len(z)))
-    return np.asarray(np.exp(log_weights - log_weights.max()), dtype=np.float64)
-
-
 def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     """Regress h + z on [1, z]; None where the pairs do not span the space, and so cannot say."""
     mismatch = h + z
@@ -126,31 +96,30 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     if hat is None:
         return None
     hat *= root.T
-    residual = mismatch - design @ (hat @ mismatch)
+    line = _Line.of(hat, design, mismatch)
     scale = math.sqrt(float(np.vecdot(mismatch, mismatch).max())) + math.sqrt(dim)
-    if math.sqrt(float(np.vecdot(residual, residual).max())) < _LINEAR * scale:
+    if math.sqrt(float(np.vecdot(line.residual, line.residual).max())) < _LINEAR * scale:
         return _linear(design * root, h * root)
-    left = _left(residual, weight)
-    if left is None:
-        basis, is_mild = np.eye(dim), False
-    else:
+    left = _left(line.residual, weight)
+    basis, is_mild = None, False
+    if left is not None and dim <= LARGE:
         basis, is_mild = np.linalg.eigh(left)[1], float(np.trace(left)) <= _MILD**2 * dim
-    mismatch = _shortened(mismatch)
-    found = _along(basis, hat, mismatch, mismatch - design @ (hat @ mismatch))
-    if is_mild and 3 * (dim + 1) <= count <= _MOST_FOR_KERNEL:
-        found = found.improved_by(_along(basis, *_without_quadratic(z, mismatch, design, weight)))
+    shortened = _shortened(mismatch)
+    if shortened is not mismatch:
+        line = _Line.of(hat, design, shortened)
+    found = line.along(basis)
+    if is_mild and 3 * (dim + 1) <= count:
+        other = _without_quadratic(z, shortened, design, weight)
+        found = found.improved_by(other.along(basis))
     intercept, intercept_trust = _trusted(found.values[0], found.noise[0], dim)
     slope, noise = _symmetric(found.values[1:]), found.noise[1:]
     # Symmetrised off the diagonal, which halves the noise.
     noise = np.where(np.eye(dim, dtype=bool), noise, 0.25 * (noise + noise.T))
     slope, slope_trust = _trusted(slope, noise, dim * (dim + 1) // 2)
-    return Evidence(
-        basis @ intercept,
-        np.eye(dim) - basis @ slope @ basis.T,
-        max(intercept_trust, slope_trust),
-        False,
-        left,
-    )
+    if basis is not None:
+        intercept, slope = basis @ intercept, basis @ slope @ basis.T
+    trust = max(intercept_trust, slope_trust)
+    return Evidence(intercept, np.eye(dim) - slope, trust, False, left)
 
 
 def _least_squares(design: Array) -> Array | None:
@@ -203,22 +172,32 @@ class _Coefficients(NamedTuple):
         )
 
 
-def _along(basis: Array, hat: Array, mismatch: Array, residual: Array) -> _Coefficients:
-    """Return the coefficients, turned into a basis.
+class _Line(NamedTuple):
+    """A regression of mismatches on [1, z]."""
 
-    Parameters
-    ----------
-    basis
-        Orthonormal, in columns.
-    hat
-        What makes the coefficients of the mismatches, (D + 1, n).
-    mismatch, residual
-        What is regressed, and what is left of it, (n, D).
-    """
-    count, dim = mismatch.shape
-    hat = np.concatenate([hat[:1], basis.T @ hat[1:]])
-    variance = (residual @ basis) ** 2 * (count / max(1, count - dim - 1))
-    return _Coefficients(hat @ (mismatch @ basis), hat**2 @ variance)
+    hat: Array
+    """What makes the coefficients of the mismatches, (D + 1, n)."""
+    values: Array
+    """The coefficients, (D + 1, D)."""
+    residual: Array
+    """What is left of the mismatches, (n, D)."""
+
+    @classmethod
+    def of(cls, hat: Array, design: Array, mismatch: Array) -> _Line:
+        """Return that of least squares."""
+        values = hat @ mismatch
+        return cls(hat, values, mismatch - design @ values)
+
+    def along(self, basis: Array | None) -> _Coefficients:
+        """Return the coefficients, turned into an orthonormal basis, the columns."""
+        hat, values, residual = self
+        if basis is not None:
+            hat = np.concatenate([hat[:1], basis.T @ hat[1:]])
+            values = np.concatenate([values[:1], basis.T @ values[1:]]) @ basis
+            residual = residual @ basis
+        count, dim = residual.shape
+        variance = residual**2 * (count / max(1, count - dim - 1))
+        return _Coefficients(values, hat**2 @ variance)
 
 
 def _trusted(values: Array, noise: Array, number: int) -> tuple[Array, float]:
@@ -235,9 +214,7 @@ def _trusted(values: Array, noise: Array, number: int) -> tuple[Array, float]:
     return np.asarray(values * np.maximum(trust, alone)), trust
 
 
-def _without_quadratic(
-    z: Array, mismatch: Array, design: Array, weight: Array
-) -> tuple[Array, Array, Array]:
+def _without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -> _Line:
     """Return generalised least squares with the kernel of quadratic functions as noise.
 
     Where the polynomials are fewer than the pairs it is the same as least squares on them too, with
@@ -253,18 +230,22 @@ def _without_quadratic(
         gram[np.diag_indices(len(gram))] += ridge
         known = np.concatenate([np.eye(len(gram), dim + 1), white.T @ (mismatch * root)], axis=1)
         linear, coefficients = np.hsplit(_solve(gram, known), [dim + 1])
-        return (white @ linear).T * root.T, mismatch, mismatch - whole @ coefficients
-    squares = 0.5 * (np.vecdot(z, z) - 0.5 * dim)
-    noise = z @ z.T
-    noise *= 0.5 * noise
-    noise -= squares[:, None] + squares
-    noise *= _QUADRATIC / dim
+        hat = (white @ linear).T * root.T
+        return _Line(hat, coefficients[: dim + 1], mismatch - whole @ coefficients)
+    half = 0.5 * _QUADRATIC / dim
+    scaled = half**0.25 * z
+    squares = half * (np.vecdot(z, z) - 0.5 * dim)
+    noise = scaled @ scaled.T
+    np.square(noise, out=noise)
+    noise -= squares
+    noise -= squares[:, None]
     noise[np.diag_indices(count)] += 1.0 / weight
     known = np.concatenate([design, mismatch], axis=1)
     solved = _solve(noise, known)
     white, left = np.hsplit(solved, [dim + 1])
     hat = _solve(design.T @ white, white.T)
-    return hat, mismatch, (left - white @ (hat @ mismatch)) / weight[:, None]
+    values = hat @ mismatch
+    return _Line(hat, values, (left - white @ values) / weight[:, None])
 
 
 def _quadratics(z: Array) -> Array:
@@ -287,10 +268,12 @@ def _left(residual: Array, weight: Array) -> Array | None:
 
 
 def _shortened(mismatch: Array) -> Array:
-    """Return the rows, those that are far too long shortened."""
+    """Return the rows, those that are far too long shortened; the same array if none is."""
     lengths = np.sqrt(np.vecdot(mismatch, mismatch))
     own, common = _LONGEST
     longest = own * math.sqrt(mismatch.shape[1]) + common * float(np.median(lengths))
+    if float(lengths.max()) <= longest:
+        return mismatch
     share = longest / np.maximum(lengths, longest)
     return np.asarray(mismatch * share[:, None], dtype=np.float64)
 
@@ -300,25 +283,6 @@ def _symmetric(slope: Array) -> Array:
 
 
 def _solve(positive: Array, right: Array) -> Array:
-    """Solve by Cholesky; SciPy's is twice as fast as NumPy's."""
-    factor = scipy.linalg.cho_factor(positive, lower=True, overwrite_a=True, check_finite=False)
+    """Solve by Cholesky, in the place of the matrix, which is LAPACK's own when transposed."""
+    factor = scipy.linalg.cho_factor(positive.T, lower=True, overwrite_a=True, check_finite=False)
     return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
-
-
-def _largest_power(log_weights: Array, needed: float) -> float:
-    """Return the largest power, at most 1, at which the effective sample size is met."""
-    if _effective_size(log_weights) >= needed:
-        return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(20):
-        middle = 0.5 * (low + high)
-        if _effective_size(middle * log_weights) >= needed:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _effective_size(log_weights: Array) -> float:
-    weight = np.exp(log_weights - log_weights.max())
-    return float(weight.sum() ** 2 / (weight @ weight))
