@@ -10,7 +10,17 @@ for variable in ("OMP", "OPENBLAS", "MKL"):
     os.environ[f"{variable}_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
-from benchmarks import faults, gsm, hierarchies, numpyro, pymc, solvers, stan  # noqa: E402
+from benchmarks import (  # noqa: E402
+    faults,
+    gsm,
+    hierarchies,
+    numpyro,
+    nuts,
+    pymc,
+    solvers,
+    stan,
+    stopping,
+)
 
 BENCHMARKS = {
     "speed": gsm.speed,
@@ -26,6 +36,8 @@ BENCHMARKS = {
     "raw-units": hierarchies.raw_units,
     "starts": hierarchies.starts,
     "hierarchies-others": hierarchies.others,
+    "stopping": stopping.stopping,
+    "against-nuts": nuts.against_nuts,
     "stan": stan.overhead,
     "stan-compile": stan.compiling,
     "numpyro": numpyro.overhead,
