@@ -31,6 +31,8 @@ _ELSE = (
 )
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
+_NO_MEAN = 1.0
+"""The k-hat from which on a distribution of weights has no mean."""
 _EVEN_ENOUGH, _FEW_DIMENSIONS = 0.5, 10
 """The share of effective draws, in so many dimensions, below which tails may be there that no draw
 has seen; in more a little misfit in each of them adds up."""
@@ -80,8 +82,10 @@ def _within(exam: Examination) -> Iterator[Reason]:
             )
             return
         culprits = _culprits(exam)
+        # Neither arrived, nor to be mended by weights, which have no mean.
+        is_lost = exam.course.status != "converged" and weights.khat > _NO_MEAN
         yield Reason(
-            "warn",
+            "fail" if is_lost else "warn",
             f"k-hat is {weights.khat:.2f}, above {RELIABLE}: the posterior has tails that the fit "
             f"does not reach{': ' if culprits else ''}{'; '.join(culprits)}",
             f"Means may be right and intervals too short. {_ELSE}",
