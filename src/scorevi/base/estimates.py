@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +10,6 @@ from scorevi.base.arrays import AnyArray, Array, namespace
 from scorevi.base.linalg import averaging
 from scorevi.base.pairs import Pair
 
-_LEAST_CURVED = 0.2
-"""Of curvatures in units of q's own, below which they are not believed."""
 _OUTLYING = 8.0
 """Robust standard deviations beyond which a draw counts no further."""
 
@@ -49,52 +46,6 @@ def robust_elbo(values: Array) -> tuple[float, float]:
     kept = np.clip(good, middle - _OUTLYING * spread, middle + _OUTLYING * spread)
     error = float(kept.std()) / math.sqrt(len(kept))
     return float(kept.mean()) + math.log(len(good) / len(values)), error
-
-
-class Steps(NamedTuple):
-    """How far each marginal should still move, with standard errors, (D,) each."""
-
-    mean: Array
-    """In standard deviations."""
-    mean_error: Array
-    log_sd: Array
-    log_sd_error: Array
-    gain: Array
-    """By what factor the bend of the score lengthens the way."""
-
-
-def steps(shift: Array, offset: Array) -> Steps:
-    r"""Return where mismatched scores of draws from q say that its marginals should go.
-
-    With t the coordinate of a parameter and s the mismatch of the score along it, both in standard
-    deviations of q, E[s] and E[s t] vanish at the best Gaussian. They change with mean and log sd
-    by the second and third derivatives of the log density, and by the next ones, which the draws
-    tell too: :math:`E[s (t^2 - 1)]` and :math:`E[s (t^3 - 3t)]`. So this is Newton's step for each
-    marginal. Where the score is bent it may be several times E[s].
-
-    Parameters
-    ----------
-    shift, offset
-        s and t of each draw, (n, D).
-    """
-    square = offset * offset
-    wider = shift * offset
-    slope = wider.mean(axis=0)
-    bend = (shift * (square - 1.0)).mean(axis=0)
-    twist = (wider * (square - 3.0)).mean(axis=0)
-    precision = np.maximum(1.0 - slope, _LEAST_CURVED)
-    across = np.maximum(2.0 * precision - twist, _LEAST_CURVED)
-    determinant = np.maximum(precision * across - bend**2, _LEAST_CURVED * precision * across)
-    moves = (across * shift + bend * wider) / determinant
-    widens = (bend * shift + precision * wider) / determinant
-    root = math.sqrt(len(shift))
-    return Steps(
-        moves.mean(axis=0),
-        moves.std(axis=0) / root,
-        widens.mean(axis=0),
-        widens.std(axis=0) / root,
-        across * np.maximum(precision, 1.0) / determinant,
-    )
 
 
 def drift(whitened_score: AnyArray) -> AnyArray:

@@ -4,7 +4,7 @@ At the q that maximises the ELBO the scores agree with those of q on average, an
 products with the draws: with :math:`m = h + z` the mismatch of a draw in whitened coordinates,
 :math:`E_q[m] = 0` and :math:`E_q[m z^\top] = 0`. Where they do not, Newton's step for each
 marginal, by :math:`L m` and :math:`L z` of the draws, says how far it is
-(:func:`scorevi.base.estimates.steps`).
+(:func:`scorevi.base.newton.steps`).
 
 A regression on all that is remembered would not tell: q was chosen so that it agrees with those.
 The draws of a batch have not been looked at when it is drawn. So those of the last third of the
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.estimates import steps
+from scorevi.base.newton import steps
 from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian
 from scorevi.solvers.base import Batch
@@ -103,12 +103,12 @@ class Arrival:
         if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:
             return _ANYWHERE
         with np.errstate(all="ignore"):
-            shift = np.concatenate([batch.shift for batch in self._batches])
-            offset = np.concatenate([batch.offset for batch in self._batches])
-            one, one_error = _all_together(q, shift)
-            moved, error, wider, wider_error, gain = steps(shift / q.sd, offset / q.sd)
+            shift, offset = map(np.concatenate, zip(*self._batches, strict=True))
+            mismatch, z = (np.asarray(q.whiten(q.mean + rows)) for rows in (shift, offset))
+            one, one_error = _all_together(mismatch)
+            moved, error, wider, wider_error, further = steps(q.factor / q.sd[:, None], z, mismatch)
         upper = float(np.max(np.abs(moved) + _ERRORS * error))
-        together = math.sqrt(max(0.0, one) + _ERRORS * one_error) * float(gain.max())
+        together = math.sqrt(max(0.0, one) + _ERRORS * one_error) * further
         upper = min(upper, together)
         least = float(np.max(np.abs(moved) - _MANY_ERRORS * error))
         log_sd = float(np.max(np.abs(wider) + _ERRORS * wider_error))
@@ -117,12 +117,11 @@ class Arrival:
         return found if np.isfinite(found).all() else _ANYWHERE
 
 
-def _all_together(q: Gaussian, shift: Array) -> tuple[float, float]:
+def _all_together(rows: Array) -> tuple[float, float]:
     """Return |E_q m|², which no parameter's shift squared exceeds, without bias, and its error.
 
     By the inner products of different draws, whose noise is independent.
     """
-    rows = np.asarray(q.whiten(q.mean + shift))
     count = len(rows)
     pairs = count * (count - 1)
     own = np.vecdot(rows, rows)

@@ -33,6 +33,7 @@ import numpy as np
 import scipy.linalg
 
 from scorevi.base.arrays import Array
+from scorevi.base.valley import Valley, valley
 
 _LINEAR = 1e-9
 """A relative residual below which the score is linear as far as anyone can tell."""
@@ -118,8 +119,56 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     slope, slope_trust = _trusted(slope, noise, dim * (dim + 1) // 2)
     if basis is not None:
         intercept, slope = basis @ intercept, basis @ slope @ basis.T
+        if count >= 3 * (dim + 1):
+            along = valley(z, line.residual, weight)
+            if along is not None:
+                raw = _Coefficients(found.values, np.concatenate([found.noise[:1], noise]))
+                intercept, slope = _followed(along, basis, raw, intercept, slope)
     trust = max(intercept_trust, slope_trust)
     return Evidence(intercept, np.eye(dim) - slope, trust, False, left)
+
+
+def _followed(
+    along: Valley, basis: Array, raw: _Coefficients, intercept: Array, slope: Array
+) -> tuple[Array, Array]:
+    """Trust what the pairs say along a valley by itself, not among all other directions.
+
+    There q changes as a whole, by what is below the noise of each coefficient: by a shift along the
+    valley, by the widths along the axes of its bend, and by the width of all.
+
+    Parameters
+    ----------
+    along
+        The valley.
+    basis, raw
+        The coefficients as they were found, the slope's noise that of its symmetric part, and the
+        basis that they are in.
+    intercept, slope
+        What is trusted of them so far, not in that basis.
+    """
+    toward = basis.T @ along.direction
+    found, noise = raw.values[0] @ toward, raw.noise[0] @ toward**2
+    intercept = intercept + along.direction * _more(found, noise, along.direction @ intercept)
+    axes = np.linalg.eigh(along.bend)[1]
+    turned = basis.T @ axes
+    full = _symmetric(raw.values[1:])
+    found, noise = _diagonal(turned, full), _diagonal(turned**2, raw.noise[1:])
+    slope = slope + (axes * _more(found, noise, _diagonal(axes, slope))) @ axes.T
+    dim = len(slope)
+    found, noise = np.trace(full) / dim, np.trace(raw.noise[1:]) / dim**2
+    return intercept, slope + _more(found, noise, np.trace(slope) / dim) * np.eye(dim)
+
+
+def _more(found: Array, noise: Array, so_far: Array) -> Array:
+    """Return what is to be added to coefficients, by what a group of them says of itself."""
+    trusted, _ = _trusted(np.atleast_1d(found), np.atleast_1d(noise), np.size(found))
+    trusted = trusted.reshape(np.shape(found))
+    return np.where(np.abs(trusted) > np.abs(so_far), trusted - so_far, 0.0)
+
+
+def _diagonal(directions: Array, matrix: Array) -> Array:
+    """Return the diagonal of a matrix seen along the columns of another."""
+    return np.asarray(np.vecdot(directions.T, (matrix @ directions).T))
 
 
 def _least_squares(design: Array) -> Array | None:

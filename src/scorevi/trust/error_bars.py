@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.estimates import steps
+from scorevi.base.newton import steps
 from scorevi.families import Gaussian
 from scorevi.trust.examination import MEAN_WARN, SD_WARN, Examination
 from scorevi.trust.fresh_draws import Fresh
@@ -35,12 +35,12 @@ def error_bars(q: Gaussian, fresh: Fresh) -> ErrorBars:
     r"""Estimate how far q is from the Gaussian of highest ELBO, from the scores at fresh draws.
 
     There :math:`E_q[h]` and :math:`I + E_q[h z^\top]` vanish; elsewhere Newton's step for each
-    marginal (:func:`scorevi.base.estimates.steps`) says how far it is, with its standard error;
+    marginal (:func:`scorevi.base.newton.steps`) says how far it is, with its standard error;
     h + z in the place of h has the same means, and no variance where q is exact.
     """
     z = fresh.z[fresh.good]
     mismatch = np.asarray(q.whiten_score(fresh.score[fresh.good])) + z
-    found = steps(mismatch @ q.factor.T / q.sd, z @ q.factor.T / q.sd)
+    found = steps(q.factor / q.sd[:, None], z, mismatch)
     mean_step, mean_error = found.mean * q.sd, found.mean_error * q.sd
     sd_step, sd_error = found.log_sd * q.sd, found.log_sd_error * q.sd
     return ErrorBars(
