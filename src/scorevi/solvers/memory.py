@@ -6,12 +6,8 @@ regress the mismatch h + z on [1, z]. By Stein's identity the intercept estimate
 maximises the ELBO. On a Gaussian target the regression has no residual, and D + 2 pairs both
 determine and confirm it.
 
-What of the score is not linear is noise to this regression, but not white noise: to the next order
-it is quadratic in z. Generalised least squares with the kernel of the second Hermite polynomials,
-
-.. math:: k(z, z') = \tfrac12\big[(z \cdot z')^2 - |z|^2 - |z'|^2 + D\big],
-
-takes that part out. The polynomials are orthogonal to 1 and z under q, so nothing is biased by it.
+Coefficients are trusted as far as they stand out from their noise, and more where they have reason
+to go together: along a valley (:mod:`scorevi.base.valley`), where q changes as a whole.
 
 A draw beyond a wall, where the score is thousands of times the usual, would decide over all
 coefficients, and turn q at random in the directions that have nothing to do with the wall. So
@@ -34,21 +30,14 @@ import scipy.linalg
 
 from scorevi.base.arrays import Array
 from scorevi.base.valley import Valley, valley
+from scorevi.solvers.lines import Coefficients, Line, least_squares, without_quadratic
 
 _LINEAR = 1e-9
 """A relative residual below which the score is linear as far as anyone can tell."""
-_SPANNED = 1e-7
-"""Points on an optimiser's path may be many and yet lie in few directions."""
-_SAFE = 0.03
-"""The ratio of pivots from which on a Gram matrix loses no more than four digits."""
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 """Relative error of the scores themselves and of the regression."""
-_QUADRATIC = 0.03
-"""Variance of the quadratic part over D, next to that of the rest."""
 _MILD = 2.0
 """What a line may leave of the scores, root mean square, for the rest to be taken as quadratic."""
-_DISAGREES = 3.0
-"""Standard errors between two estimates of the same coefficient."""
 _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
 _SPARE = 4
@@ -93,11 +82,11 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     root = np.sqrt(weight)[:, None]
     if count < dim + 2:
         return None
-    hat = _least_squares(design * root)
+    hat = least_squares(design * root)
     if hat is None:
         return None
     hat *= root.T
-    line = _Line.of(hat, design, mismatch)
+    line = Line.of(hat, design, mismatch)
     scale = math.sqrt(float(np.vecdot(mismatch, mismatch).max())) + math.sqrt(dim)
     if math.sqrt(float(np.vecdot(line.residual, line.residual).max())) < _LINEAR * scale:
         return _linear(design * root, h * root)
@@ -107,10 +96,10 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         basis, is_mild = np.linalg.eigh(left)[1], float(np.trace(left)) <= _MILD**2 * dim
     shortened = _shortened(mismatch)
     if shortened is not mismatch:
-        line = _Line.of(hat, design, shortened)
+        line = Line.of(hat, design, shortened)
     found = line.along(basis)
     if is_mild and 3 * (dim + 1) <= count:
-        other = _without_quadratic(z, shortened, design, weight)
+        other = without_quadratic(z, shortened, design, weight)
         found = found.improved_by(other.along(basis))
     intercept, intercept_trust = _trusted(found.values[0], found.noise[0], dim)
     slope, noise = _symmetric(found.values[1:]), found.noise[1:]
@@ -122,14 +111,14 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         if count >= 3 * (dim + 1):
             along = valley(z, line.residual, weight)
             if along is not None:
-                raw = _Coefficients(found.values, np.concatenate([found.noise[:1], noise]))
+                raw = Coefficients(found.values, np.concatenate([found.noise[:1], noise]))
                 intercept, slope = _followed(along, basis, raw, intercept, slope)
     trust = max(intercept_trust, slope_trust)
     return Evidence(intercept, np.eye(dim) - slope, trust, False, left)
 
 
 def _followed(
-    along: Valley, basis: Array, raw: _Coefficients, intercept: Array, slope: Array
+    along: Valley, basis: Array, raw: Coefficients, intercept: Array, slope: Array
 ) -> tuple[Array, Array]:
     """Trust what the pairs say along a valley by itself, not among all other directions.
 
@@ -171,23 +160,6 @@ def _diagonal(directions: Array, matrix: Array) -> Array:
     return np.asarray(np.vecdot(directions.T, (matrix @ directions).T))
 
 
-def _least_squares(design: Array) -> Array | None:
-    """Return the pseudo-inverse; None where the rows do not span the space.
-
-    By the Gram matrix, which is several times as fast, where that is safe.
-    """
-    lower, failed = scipy.linalg.lapack.dpotrf(design.T @ design, lower=1, clean=0)
-    pivots = np.diag(lower)
-    if not failed and pivots.min() > _SAFE * pivots.max():
-        inverse = scipy.linalg.cho_solve((lower, True), np.eye(len(lower)), check_finite=False)
-        return np.asarray(inverse @ design.T)
-    ortho, upper = np.linalg.qr(design)
-    pivots = np.abs(np.diag(upper))
-    if pivots.min() < _SPANNED * pivots.max():
-        return None
-    return np.asarray(scipy.linalg.solve_triangular(upper, ortho.T))
-
-
 def _linear(design: Array, h: Array) -> Evidence:
     """Return what the pairs say where the score is linear.
 
@@ -198,55 +170,6 @@ def _linear(design: Array, h: Array) -> Evidence:
     narrowest = float(np.abs(np.diag(upper)).min())
     rounding = _ROUNDING * float(np.linalg.norm(h)) / narrowest
     return Evidence(coefficients[0], -_symmetric(coefficients[1:]), 1.0, True, rounding=rounding)
-
-
-class _Coefficients(NamedTuple):
-    """Those of a regression on [1, z], in a basis of their own, with their variances."""
-
-    values: Array
-    """(D + 1, D)."""
-    noise: Array
-    """(D + 1, D)."""
-
-    def improved_by(self, other: _Coefficients) -> _Coefficients:
-        """Return what another regression with less noise says, score by score, where it agrees.
-
-        Plain least squares are right whatever the scores are like, and their noise is known. They
-        agree where the intercept, and the slope of the score along its own direction, do.
-        """
-        off = (other.values - self.values) ** 2 <= _DISAGREES**2 * self.noise
-        agrees = off[0] & np.diag(off[1:])
-        return _Coefficients(
-            np.where(agrees, other.values, self.values), np.where(agrees, other.noise, self.noise)
-        )
-
-
-class _Line(NamedTuple):
-    """A regression of mismatches on [1, z]."""
-
-    hat: Array
-    """What makes the coefficients of the mismatches, (D + 1, n)."""
-    values: Array
-    """The coefficients, (D + 1, D)."""
-    residual: Array
-    """What is left of the mismatches, (n, D)."""
-
-    @classmethod
-    def of(cls, hat: Array, design: Array, mismatch: Array) -> _Line:
-        """Return that of least squares."""
-        values = hat @ mismatch
-        return cls(hat, values, mismatch - design @ values)
-
-    def along(self, basis: Array | None) -> _Coefficients:
-        """Return the coefficients, turned into an orthonormal basis, the columns."""
-        hat, values, residual = self
-        if basis is not None:
-            hat = np.concatenate([hat[:1], basis.T @ hat[1:]])
-            values = np.concatenate([values[:1], basis.T @ values[1:]]) @ basis
-            residual = residual @ basis
-        count, dim = residual.shape
-        variance = residual**2 * (count / max(1, count - dim - 1))
-        return _Coefficients(values, hat**2 @ variance)
 
 
 def _trusted(values: Array, noise: Array, number: int) -> tuple[Array, float]:
@@ -261,49 +184,6 @@ def _trusted(values: Array, noise: Array, number: int) -> tuple[Array, float]:
     least = 2.0 * math.log(max(number, 2)) * noise
     alone = 1.0 - least / np.maximum(values * values, 1e-300)
     return np.asarray(values * np.maximum(trust, alone)), trust
-
-
-def _without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -> _Line:
-    """Return generalised least squares with the kernel of quadratic functions as noise.
-
-    Where the polynomials are fewer than the pairs it is the same as least squares on them too, with
-    a ridge; otherwise the kernel's matrix is the smaller one.
-    """
-    count, dim = z.shape
-    if dim * (dim + 1) < count:
-        whole = np.concatenate([design, _quadratics(z)], axis=1)
-        root = np.sqrt(weight)[:, None]
-        white = whole * root
-        gram = white.T @ white
-        ridge = np.where(np.arange(len(gram)) > dim, dim / _QUADRATIC, 0.0)
-        gram[np.diag_indices(len(gram))] += ridge
-        known = np.concatenate([np.eye(len(gram), dim + 1), white.T @ (mismatch * root)], axis=1)
-        linear, coefficients = np.hsplit(_solve(gram, known), [dim + 1])
-        hat = (white @ linear).T * root.T
-        return _Line(hat, coefficients[: dim + 1], mismatch - whole @ coefficients)
-    half = 0.5 * _QUADRATIC / dim
-    scaled = half**0.25 * z
-    squares = half * (np.vecdot(z, z) - 0.5 * dim)
-    noise = scaled @ scaled.T
-    np.square(noise, out=noise)
-    noise -= squares
-    noise -= squares[:, None]
-    noise[np.diag_indices(count)] += 1.0 / weight
-    known = np.concatenate([design, mismatch], axis=1)
-    solved = _solve(noise, known)
-    white, left = np.hsplit(solved, [dim + 1])
-    hat = _solve(design.T @ white, white.T)
-    values = hat @ mismatch
-    return _Line(hat, values, (left - white @ values) / weight[:, None])
-
-
-def _quadratics(z: Array) -> Array:
-    """Return the second Hermite polynomials, each of variance 1 under q, (n, D(D + 1)/2)."""
-    rows, columns = np.triu_indices(z.shape[1])
-    products = z[:, rows] * z[:, columns]
-    squares = rows == columns
-    products[:, squares] = (products[:, squares] - 1.0) / math.sqrt(2.0)
-    return np.asarray(products)
 
 
 def _left(residual: Array, weight: Array) -> Array | None:
@@ -329,9 +209,3 @@ def _shortened(mismatch: Array) -> Array:
 
 def _symmetric(slope: Array) -> Array:
     return np.asarray(0.5 * (slope + slope.T), dtype=np.float64)
-
-
-def _solve(positive: Array, right: Array) -> Array:
-    """Solve by Cholesky, in the place of the matrix, which is LAPACK's own when transposed."""
-    factor = scipy.linalg.cho_factor(positive.T, lower=True, overwrite_a=True, check_finite=False)
-    return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))

@@ -1,0 +1,144 @@
+r"""Least squares of mismatched scores on [1, z], plain and with the quadratic part taken out.
+
+What of the score is not linear is noise to such a regression, but not white noise: to the next
+order it is quadratic in z. Generalised least squares with the kernel of the second Hermite
+polynomials,
+
+.. math:: k(z, z') = \tfrac12\big[(z \cdot z')^2 - |z|^2 - |z'|^2 + D\big],
+
+takes that part out. The polynomials are orthogonal to 1 and z under q, so nothing is biased by it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from scorevi.base.arrays import Array
+
+_SPANNED = 1e-7
+"""Points on an optimiser's path may be many and yet lie in few directions."""
+_SAFE = 0.03
+"""The ratio of pivots from which on a Gram matrix loses no more than four digits."""
+_QUADRATIC = 0.03
+"""Variance of the quadratic part over D, next to that of the rest."""
+_DISAGREES = 3.0
+"""Standard errors between two estimates of the same coefficient."""
+
+
+def least_squares(design: Array) -> Array | None:
+    """Return the pseudo-inverse; None where the rows do not span the space.
+
+    By the Gram matrix, which is several times as fast, where that is safe.
+    """
+    lower, failed = scipy.linalg.lapack.dpotrf(design.T @ design, lower=1, clean=0)
+    pivots = np.diag(lower)
+    if not failed and pivots.min() > _SAFE * pivots.max():
+        inverse = scipy.linalg.cho_solve((lower, True), np.eye(len(lower)), check_finite=False)
+        return np.asarray(inverse @ design.T)
+    ortho, upper = np.linalg.qr(design)
+    pivots = np.abs(np.diag(upper))
+    if pivots.min() < _SPANNED * pivots.max():
+        return None
+    return np.asarray(scipy.linalg.solve_triangular(upper, ortho.T))
+
+
+class Coefficients(NamedTuple):
+    """Those of a regression on [1, z], in a basis of their own, with their variances."""
+
+    values: Array
+    """(D + 1, D)."""
+    noise: Array
+    """(D + 1, D)."""
+
+    def improved_by(self, other: Coefficients) -> Coefficients:
+        """Return what another regression with less noise says, score by score, where it agrees.
+
+        Plain least squares are right whatever the scores are like, and their noise is known. They
+        agree where the intercept, and the slope of the score along its own direction, do.
+        """
+        off = (other.values - self.values) ** 2 <= _DISAGREES**2 * self.noise
+        agrees = off[0] & np.diag(off[1:])
+        return Coefficients(
+            np.where(agrees, other.values, self.values), np.where(agrees, other.noise, self.noise)
+        )
+
+
+class Line(NamedTuple):
+    """A regression of mismatches on [1, z]."""
+
+    hat: Array
+    """What makes the coefficients of the mismatches, (D + 1, n)."""
+    values: Array
+    """The coefficients, (D + 1, D)."""
+    residual: Array
+    """What is left of the mismatches, (n, D)."""
+
+    @classmethod
+    def of(cls, hat: Array, design: Array, mismatch: Array) -> Line:
+        """Return that of least squares."""
+        values = hat @ mismatch
+        return cls(hat, values, mismatch - design @ values)
+
+    def along(self, basis: Array | None) -> Coefficients:
+        """Return the coefficients, turned into an orthonormal basis, the columns."""
+        hat, values, residual = self
+        if basis is not None:
+            hat = np.concatenate([hat[:1], basis.T @ hat[1:]])
+            values = np.concatenate([values[:1], basis.T @ values[1:]]) @ basis
+            residual = residual @ basis
+        count, dim = residual.shape
+        variance = residual**2 * (count / max(1, count - dim - 1))
+        return Coefficients(values, hat**2 @ variance)
+
+
+def without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -> Line:
+    """Return generalised least squares with the kernel of quadratic functions as noise.
+
+    Where the polynomials are fewer than the pairs it is the same as least squares on them too, with
+    a ridge; otherwise the kernel's matrix is the smaller one.
+    """
+    count, dim = z.shape
+    if dim * (dim + 1) < count:
+        whole = np.concatenate([design, _quadratics(z)], axis=1)
+        root = np.sqrt(weight)[:, None]
+        white = whole * root
+        gram = white.T @ white
+        ridge = np.where(np.arange(len(gram)) > dim, dim / _QUADRATIC, 0.0)
+        gram[np.diag_indices(len(gram))] += ridge
+        known = np.concatenate([np.eye(len(gram), dim + 1), white.T @ (mismatch * root)], axis=1)
+        linear, coefficients = np.hsplit(_solve(gram, known), [dim + 1])
+        hat = (white @ linear).T * root.T
+        return Line(hat, coefficients[: dim + 1], mismatch - whole @ coefficients)
+    half = 0.5 * _QUADRATIC / dim
+    scaled = half**0.25 * z
+    squares = half * (np.vecdot(z, z) - 0.5 * dim)
+    noise = scaled @ scaled.T
+    np.square(noise, out=noise)
+    noise -= squares
+    noise -= squares[:, None]
+    noise[np.diag_indices(count)] += 1.0 / weight
+    known = np.concatenate([design, mismatch], axis=1)
+    solved = _solve(noise, known)
+    white, left = np.hsplit(solved, [dim + 1])
+    hat = _solve(design.T @ white, white.T)
+    values = hat @ mismatch
+    return Line(hat, values, (left - white @ values) / weight[:, None])
+
+
+def _quadratics(z: Array) -> Array:
+    """Return the second Hermite polynomials, each of variance 1 under q, (n, D(D + 1)/2)."""
+    rows, columns = np.triu_indices(z.shape[1])
+    products = z[:, rows] * z[:, columns]
+    squares = rows == columns
+    products[:, squares] = (products[:, squares] - 1.0) / math.sqrt(2.0)
+    return np.asarray(products)
+
+
+def _solve(positive: Array, right: Array) -> Array:
+    """Solve by Cholesky, in the place of the matrix, which is LAPACK's own when transposed."""
+    factor = scipy.linalg.cho_factor(positive.T, lower=True, overwrite_a=True, check_finite=False)
+    return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
