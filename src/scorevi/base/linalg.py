@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -96,3 +97,12 @@ def flat_direction(scores: Array) -> Array | None:
     lengths = np.maximum(np.linalg.norm(scores, axis=1, keepdims=True), 1e-300)
     _, sizes, directions = np.linalg.svd(scores / lengths, full_matrices=False)
     return directions[-1] if sizes[-1] < _NOTHING * sizes[0] else None
+
+
+def quadratics(z: Array) -> Array:
+    """Return the second Hermite polynomials, each of variance 1 under N(0, I), (n, D(D + 1)/2)."""
+    rows, columns = np.triu_indices(z.shape[1])
+    products = z[:, rows] * z[:, columns]
+    squares = rows == columns
+    products[:, squares] = (products[:, squares] - 1.0) / math.sqrt(2.0)
+    return np.asarray(products)

@@ -8,10 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.base.linalg import quadratics
 from scorevi.base.valley import valley
 
 _LEAST_CURVED = 0.2
 """Of curvatures in units of q's own, below which they are not believed."""
+_PER_FEATURE, _RIDGE = 4, 1e-10
+"""Draws for each polynomial that is taken out, and what keeps a few draws from being singular."""
 _ENOUGH, _MOST = 3, 1000
 """Draws, over D + 1, that tell of a valley; and no more than so many are asked."""
 
@@ -48,9 +51,8 @@ def steps(loadings: Array, z: Array, mismatch: Array) -> Steps:
     shift, offset = mismatch @ loadings.T, z @ loadings.T
     square = offset * offset
     wider = shift * offset
-    slope = wider.mean(axis=0)
-    bend = (shift * (square - 1.0)).mean(axis=0)
-    twist = (wider * (square - 3.0)).mean(axis=0)
+    averages = _Averages(z, offset, mismatch)
+    (slope, bend, twist), _ = averages(wider, shift * (square - 1.0), wider * (square - 3.0))
     precision = np.maximum(1.0 - slope, _LEAST_CURVED)
     across = np.maximum(2.0 * precision - twist, _LEAST_CURVED)
     determinant = np.maximum(precision * across - bend**2, _LEAST_CURVED * precision * across)
@@ -59,14 +61,52 @@ def steps(loadings: Array, z: Array, mismatch: Array) -> Steps:
     own = across * np.maximum(precision, 1.0) / determinant
     further, direction = _valley(z, mismatch)
     moves += np.outer((further - 1.0) * (mismatch @ direction), loadings @ direction)
-    root = math.sqrt(len(shift))
-    return Steps(
-        moves.mean(axis=0),
-        moves.std(axis=0) / root,
-        widens.mean(axis=0),
-        widens.std(axis=0) / root,
-        max(further, float(own.max())),
-    )
+    (mean, log_sd), (mean_error, log_sd_error) = averages(moves, widens)
+    return Steps(mean, mean_error, log_sd, log_sd_error, max(further, float(own.max())))
+
+
+class _Averages:
+    """E_q of functions of draws, with standard errors, by less noise than their means have.
+
+    Most of what makes such a function vary is smooth in z, and what a polynomial has to do with it
+    is known to average out under q. So it is regressed on z, its second Hermite polynomials, along
+    the directions in which the scores are most bent where there are too many of them, and the third
+    one of its own parameter; the intercept is what is asked for.
+    """
+
+    def __init__(self, z: Array, offset: Array, mismatch: Array) -> None:
+        count, dim = z.shape
+        columns = [np.ones((count, 1))]
+        number = int(math.sqrt(2.0 * max(0.0, count / _PER_FEATURE - dim)))
+        if number > 0:
+            y = z
+            if number < dim:
+                y = z @ np.linalg.eigh(mismatch.T @ mismatch)[1][:, -number:]
+            columns += [z, quadratics(y)]
+        self._design = np.concatenate(columns, axis=1)
+        self._gram = self._design.T @ self._design
+        self._gram[np.diag_indices(len(self._gram))] += _RIDGE * count
+        self._share = self._design @ np.linalg.solve(self._gram, np.eye(len(self._gram), 1))[:, 0]
+        self._cubes, self._cube_means = self._fitted(offset * (offset * offset - 3.0))
+        self._power = np.maximum(np.vecdot(self._cubes.T, self._cubes.T), 1e-300)
+        self._spare = max(1, count - len(self._gram) - 1)
+
+    def __call__(self, *functions: Array) -> tuple[list[Array], list[Array]]:
+        """Return averages and errors of functions with a column for each parameter, (n, D)."""
+        means, errors = [], []
+        for values in functions:
+            left, mean = self._fitted(values)
+            slope = np.vecdot(self._cubes.T, left.T) / self._power
+            left = left - slope * self._cubes
+            means.append(mean - slope * self._cube_means)
+            variance = self._share**2 @ left**2 * (len(left) / self._spare)
+            errors.append(np.sqrt(variance))
+        return means, errors
+
+    def _fitted(self, values: Array) -> tuple[Array, Array]:
+        """Return what the common polynomials leave, and the intercept."""
+        coefficients = np.linalg.solve(self._gram, self._design.T @ values)
+        return values - self._design @ coefficients, coefficients[0]
 
 
 def _valley(z: Array, mismatch: Array) -> tuple[float, Array]:

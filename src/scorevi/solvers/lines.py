@@ -11,13 +11,13 @@ takes that part out. The polynomials are orthogonal to 1 and z under q, so nothi
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
 from scorevi.base.arrays import Array
+from scorevi.base.linalg import quadratics
 
 _SPANNED = 1e-7
 """Points on an optimiser's path may be many and yet lie in few directions."""
@@ -103,7 +103,7 @@ def without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -
     """
     count, dim = z.shape
     if dim * (dim + 1) < count:
-        whole = np.concatenate([design, _quadratics(z)], axis=1)
+        whole = np.concatenate([design, quadratics(z)], axis=1)
         root = np.sqrt(weight)[:, None]
         white = whole * root
         gram = white.T @ white
@@ -127,15 +127,6 @@ def without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -
     hat = _solve(design.T @ white, white.T)
     values = hat @ mismatch
     return Line(hat, values, (left - white @ values) / weight[:, None])
-
-
-def _quadratics(z: Array) -> Array:
-    """Return the second Hermite polynomials, each of variance 1 under q, (n, D(D + 1)/2)."""
-    rows, columns = np.triu_indices(z.shape[1])
-    products = z[:, rows] * z[:, columns]
-    squares = rows == columns
-    products[:, squares] = (products[:, squares] - 1.0) / math.sqrt(2.0)
-    return np.asarray(products)
 
 
 def _solve(positive: Array, right: Array) -> Array:
