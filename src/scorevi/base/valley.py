@@ -29,7 +29,7 @@ _LONGEST = 6.0
 """What a line leaves of a score counts up to this length, in units of √D."""
 _STANDS_OUT = 1.0
 """The largest eigenvalue over the noise, which is as large as the smallest is negative."""
-_LEAST = 0.2
+_LEAST = 0.1
 """The smallest κ: further on it is for higher derivatives to say."""
 
 
