@@ -71,16 +71,18 @@ def test_near_enough_ends_a_fit_and_says_how_near():
 
 
 @pytest.mark.parametrize(
-    ("near", "ends"), [((0.3, 0.3, 0.0, 0.0), True), ((0.3, 0.3, 0.2, 0.0), False)]
+    ("near", "word", "said"),
+    [
+        ((0.3, 0.3, 0.0, 0.0), "converged", "as far as the noise of the draws tells"),
+        ((0.3, 0.3, 0.2, 0.0), "stalled", "the scores say that it is off: means within 0.3 sd"),
+    ],
 )
-def test_what_is_level_ends_unless_it_is_known_to_be_far(near, ends):
+def test_what_is_level_ends_and_is_not_converged_where_it_is_known_to_be_far(near, word, said):
     rule, status = StopRule(3), None
     for count in range(20, 2000):
         status = status or rule.judge(records(count), near=Distance(*near))
-    assert (status is not None) is ends
-    if ends:
-        assert status == "converged"
-        assert "as far as the noise of the draws tells" in status.cause
+    assert status == word
+    assert said in status.cause
 
 
 def test_a_default_fit_says_how_near_it_is():

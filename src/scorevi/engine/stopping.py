@@ -159,8 +159,10 @@ class StopRule:
         level = self._judge(spent, elbo, fisher, drift)
         if near is None or level is None or level != "converged":
             return level
-        if near.is_beyond(self._tolerance) or spent[-1] - spent[0] < _TWICE * self._level_since:
+        if spent[-1] - spent[0] < _TWICE * self._level_since:
             return None
+        if near.is_beyond(self._tolerance):
+            return Status("stalled", f"{level.cause}, yet the scores say that it is off: {near}")
         return Status("converged", f"{level.cause}; {near}, as far as the noise of the draws tells")
 
     def _judge(self, spent: Array, elbo: Array, fisher: Array, drift: Array) -> Status | None:
