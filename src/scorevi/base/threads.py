@@ -14,6 +14,9 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+_MANY = 256
+"""Dimensions whose matrices are large enough for threads to share."""
+
 
 @functools.cache
 def _blas() -> Any:
@@ -21,7 +24,10 @@ def _blas() -> Any:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """One BLAS thread inside, and what the user had set after; also as a decorator."""
+def one_thread(dim: int = 0) -> Iterator[None]:
+    """One BLAS thread inside, and what the user had set after; no change in many dimensions."""
+    if dim > _MANY:
+        yield
+        return
     with _blas().limit(limits=1):
         yield

@@ -97,12 +97,11 @@ class Arrival:
         while self._count - len(self._batches[0].shift) >= most:
             self._count -= len(self._batches.popleft().shift)
 
-    @one_thread()
     def near(self, q: Gaussian) -> Distance:
         """Return how far q is; anything, while there are too few batches to tell."""
         if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:
             return _ANYWHERE
-        with np.errstate(all="ignore"):
+        with one_thread(q.dim), np.errstate(all="ignore"):
             shift, offset = map(np.concatenate, zip(*self._batches, strict=True))
             mismatch, z = (np.asarray(q.whiten(q.mean + rows)) for rows in (shift, offset))
             one, one_error = _all_together(mismatch)

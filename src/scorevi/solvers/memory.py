@@ -40,6 +40,8 @@ _MILD = 2.0
 """What a line may leave of the scores, root mean square, for the rest to be taken as quadratic."""
 _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
+_STRAIGHT = 0.15
+"""Mean square of what a line leaves, summed over all directions: below this no valley matters."""
 _SPARE = 4
 """Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
 LARGE = 128
@@ -108,7 +110,7 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     slope, slope_trust = _trusted(slope, noise, dim * (dim + 1) // 2)
     if basis is not None:
         intercept, slope = basis @ intercept, basis @ slope @ basis.T
-        if count >= 3 * (dim + 1):
+        if count >= 3 * (dim + 1) and left is not None and float(np.trace(left)) > _STRAIGHT:
             along = valley(z, line.residual, weight)
             if along is not None:
                 raw = Coefficients(found.values, np.concatenate([found.noise[:1], noise]))

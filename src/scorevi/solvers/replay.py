@@ -54,6 +54,8 @@ _BEND, _LEAST_SHIFT = 0.7, 0.3
 """The length of a shift times what a line leaves of the scores along it, and a length that may be
 gone in any case. To second order the score turns round after as long a way: further on there may be
 a wall, and a fit would jump to and fro between the wall and where it was."""
+_LEAST = 4
+"""Draws in a batch, once the pairs say anything: a step costs more than a few gradients."""
 _NEGLIGIBLE = 1e-6
 _RESOLVED = 1e-10
 
@@ -137,9 +139,12 @@ class Replay:
         kept = drawn | (np.vecdot(z, z) <= 9.0 * q.dim)
         return _with_pairs(state, z[kept], h[kept], np.where(drawn, log_q, -q.log_det)[kept])
 
-    @one_thread()
     def step(self, state: ReplayState, batch: Batch) -> tuple[ReplayState, ReplayInfo]:
         """Remember the batch, and move q to where all pairs together say."""
+        with one_thread(state.q.dim):
+            return self._step(state, batch)
+
+    def _step(self, state: ReplayState, batch: Batch) -> tuple[ReplayState, ReplayInfo]:
         log_det = state.q.log_det
         log_q = -0.5 * np.vecdot(batch.z, batch.z) - log_det
         state = _with_pairs(state, batch.z, batch.whitened_score, log_q)
@@ -283,7 +288,7 @@ def _next_size(first: int, count: int, dim: int) -> int:
     """
     if count < dim + 2:
         return min(max(first, count), dim + 2 - count)
-    size = first
+    size = max(first, _LEAST)
     share = 8 if count >= _capacity(dim) else 16
     if dim > LARGE:
         share //= 2
