@@ -31,6 +31,8 @@ _SHARE = 3
 _MOST_NUMBERS = 2_000_000
 """The most that is kept, as a number of draws times dimensions."""
 _FEWEST_BATCHES, _FEWEST_DRAWS = 4, 32
+_HOPELESS = 5.0
+"""A distance of which it makes no sense to say how large it is."""
 _ERRORS = 2.0
 _MANY_ERRORS = 3.0
 """Standard errors: of one figure, and of the largest of many."""
@@ -55,7 +57,7 @@ class Distance(NamedTuple):
         return max(self.mean_least, self.log_sd_least) > tolerance
 
     def __str__(self) -> str:
-        if self == _ANYWHERE:
+        if self.mean > _HOPELESS or self.log_sd > _HOPELESS:
             return "how far the best Gaussian is cannot be told"
         return f"means within {self.mean:.2g} sd, sds within {math.expm1(self.log_sd):.0%}"
 

@@ -139,7 +139,7 @@ def inject(
     --------
     >>> import scorevi
     >>> target, ledger = inject(scorevi.examples.eight_schools(), 0.3, ["NaN"])
-    >>> fit = scorevi.fit(target, max_gradients=200)
+    >>> fit = scorevi.fit(target, max_gradients=500)
     >>> fit.num_gradients == ledger.points
     True
     >>> fit.bad_scores.counts["nan"] == ledger.injected["NaN"]
