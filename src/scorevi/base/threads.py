@@ -14,7 +14,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-_MANY = 256
+_MANY = 700
 """Dimensions whose matrices are large enough for threads to share."""
 
 
