@@ -21,7 +21,9 @@ import jax
 import numpy as np
 
 import scorevi
+from benchmarks.logistic import observations
 from scorevi.studies.hierarchies import hierarchies
+from scorevi.studies.hierarchies.sampling import LOW, for_nutpie
 from scorevi.studies.hierarchies.truth import load_truth
 from scorevi.studies.posteriordb import EIGHT, Posterior, database
 from scorevi.targets import JaxTarget, StanTarget, Target
@@ -93,10 +95,7 @@ def _dim(name: str) -> int:
 
 
 def _logistic(dim: int) -> Target:
-    rng = np.random.default_rng(dim)
-    design = rng.standard_normal((10 * dim, dim)) * (3.0 / np.sqrt(dim))
-    chance = 1.0 / (1.0 + np.exp(-design @ rng.standard_normal(dim)))
-    outcome = (rng.random(len(design)) < chance).astype(float)
+    design, outcome = observations(dim, seed=dim)
 
     def log_density(beta: Any) -> Any:
         link = jax.numpy.asarray(design) @ beta
@@ -154,8 +153,6 @@ def _nutpie(target: Target, **options: Any) -> Sampled:
 
 def _compiled(target: Target) -> Any:
     """Return a model that nutpie runs without a detour: our Stan library, or JAX's function."""
-    from nutpie.compiled_pyfunc import from_pyfunc
-
     if isinstance(target, StanTarget):
         return _stan(target)
     assert isinstance(target, JaxTarget)
@@ -171,17 +168,10 @@ def _compiled(target: Target) -> Any:
         log_density, score = compiled(theta)
         value = float(log_density)
         if not np.isfinite(value):
-            return -1e300, np.zeros(len(theta))  # an exception would end nutpie's thread
+            return LOW, np.zeros(len(theta))  # an exception would end nutpie's thread
         return value, np.array(score)
 
-    return from_pyfunc(
-        target.dim,
-        lambda: log_density_and_score,
-        lambda *_: lambda theta: {"theta": theta},
-        [np.dtype(np.float64)],
-        [(target.dim,)],
-        ["theta"],
-    )
+    return for_nutpie(target.dim, log_density_and_score)
 
 
 def _stan(target: StanTarget) -> Any:

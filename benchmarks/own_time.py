@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import scorevi
+from benchmarks.logistic import observations
 from scorevi.studies.trials import cases
 
 GRADIENT = 50e-6
@@ -105,10 +106,7 @@ def _elsewhere(dim: int, *, one_thread: bool) -> dict[str, float]:
 
 
 def _logistic(dim: int) -> dict[str, float]:
-    rng = np.random.default_rng(0)
-    design = rng.standard_normal((10 * dim, dim)) * (3.0 / np.sqrt(dim))
-    chance = 1.0 / (1.0 + np.exp(-design @ rng.standard_normal(dim)))
-    outcome = (rng.random(len(design)) < chance).astype(float)
+    design, outcome = observations(dim, seed=0)
 
     def score(beta: np.ndarray) -> np.ndarray:
         link = beta @ design.T

@@ -71,7 +71,7 @@ class Evidence(NamedTuple):
         """
         if self.left is None:
             return np.full(directions.shape[1], np.inf)
-        along = np.vecdot(directions.T, (self.left @ directions).T)
+        along = _diagonal(directions, self.left)
         overall = float(np.trace(self.left)) / len(self.left)
         return np.asarray(np.sqrt(np.maximum(along, overall)))
 

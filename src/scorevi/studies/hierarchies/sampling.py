@@ -20,7 +20,7 @@ _ROUNDS: tuple[dict[str, Any], ...] = (
 """Of each chain: where it takes more, for longer and with an eye to correlations."""
 _ACCEPTANCE, _IN_SMALL_STEPS = 0.95, 0.99
 """The acceptance rate to aim at, and that after divergences."""
-_LOW = -1e300
+LOW = -1e300
 """The log density where there is none, so that a trajectory turns back."""
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
@@ -83,26 +83,32 @@ def _steps(trace: Any) -> int:
     return int(sum(group["n_steps"].values.sum() for group in groups))
 
 
+def for_nutpie(dim: int, log_density_and_score: Callable[[Array], tuple[float, Array]]) -> Any:
+    """Return a model that nutpie samples by calls of a function, which must not raise."""
+    from nutpie.compiled_pyfunc import from_pyfunc
+
+    return from_pyfunc(
+        dim,
+        lambda: log_density_and_score,
+        lambda *_: lambda theta: {"theta": theta},
+        [np.dtype(np.float64)],
+        [(dim,)],
+        ["theta"],
+    )
+
+
 def _run(target: Target, limit: float, **options: Any) -> Any:
     """Return the trace of one run, cut short at a limit in seconds."""
     import nutpie
-    from nutpie.compiled_pyfunc import from_pyfunc
 
     def log_density_and_score(theta: Array) -> tuple[float, Array]:
         # An exception would end the threads of nutpie, so there is none.
         score, log_density, _ = target.evaluate(theta[None])
         if log_density is None or not (np.isfinite(log_density[0]) and np.isfinite(score).all()):
-            return _LOW, np.zeros(target.dim)
+            return LOW, np.zeros(target.dim)
         return float(log_density[0]), np.array(score[0])
 
-    compiled = from_pyfunc(
-        target.dim,
-        lambda: log_density_and_score,
-        lambda *_: lambda theta: {"theta": theta},
-        [np.dtype(np.float64)],
-        [(target.dim,)],
-        ["theta"],
-    )
+    compiled = for_nutpie(target.dim, log_density_and_score)
     running = nutpie.sample(
         compiled, chains=_CHAINS, cores=_CHAINS, progress_bar=False, blocking=False, **options
     )
