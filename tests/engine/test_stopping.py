@@ -95,9 +95,16 @@ def test_a_slow_solver_is_waited_for():
 @pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
 @pytest.mark.parametrize("name", ANIMALS)
 def test_it_always_stops(name):
-    """Where no Gaussian comes near, the noise may hide for the whole budget what is gained."""
     fit = scorevi.fit(zoo()[name]().target, seed=0)
-    assert fit.status in ("converged", "stalled", "diverged") or fit.fisher > 10
+    assert fit.status in ("converged", "stalled", "diverged")
+
+
+@pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_stops_where_q_wanders_or_creeps(seed):
+    """Tails so heavy that no Gaussian comes near: q is never at rest, and gains next to nothing."""
+    fit = scorevi.fit(zoo()["sinh-arcsinh, skew 0, tail 0.1"]().target, seed=seed)
+    assert fit.status in ("converged", "stalled")
 
 
 @pytest.mark.filterwarnings("ignore::scorevi.FitWarning")

@@ -15,7 +15,8 @@ Where the noise is so large that it hides gains of many nats, nothing is known t
 
 A fit that is level while independent draws still agree on the way to go (:func:`still_moving`)
 has not arrived: its steps have become too short. It is given twice the effort to prove otherwise,
-and has *stalled* then.
+and has *stalled* then. So has a fit that is no better than when it had spent a quarter of its
+effort, though never level: q wanders, as it does where no Gaussian comes near.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ _WORSE = 3.0
 _UNRELATED = 0.9
 """A Fisher residual near 1, that of a score which knows nothing of q."""
 _OUTLYING = 4.0
+_EARLY, _OLDER = (0.125, 0.25), (0.5, 0.75)
+"""Windows before the last quarter, in parts of the effort."""
 _LEAST_UPDATES, _LEAST_GRADIENTS, _LEAST_IN_WINDOW = 16, 64, 3
 _CONFIRMED = 1.05
 """By how much the effort must grow while the fit stays level, so that there are two looks."""
@@ -85,11 +88,17 @@ class Gain(NamedTuple):
         """The upper end of the confidence interval."""
         return self.mean + _CONFIDENCE * self.error
 
-    def is_negligible(self, spreads: float, least: float, most: float) -> bool:
+    @property
+    def is_loss(self) -> bool:
+        """Whether it has become worse, whatever the noise."""
+        return self.mean < -_WORSE * self.error
+
+    def is_below(self, spreads: float, least: float, most: float) -> bool:
         """Whether even the upper end of the interval is not worth waiting for."""
-        # What has become much worse is on its way as well, or was luck before.
-        worse = self.mean < -_WORSE * self.error
-        return not worse and self.upper <= min(most, max(least, spreads * self.spread))
+        return self.upper <= min(most, max(least, spreads * self.spread))
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2g} ± {_CONFIDENCE * self.error:.2g}"
 
 
 class Watched(Protocol):
@@ -117,6 +126,7 @@ class StopRule:
         """How many updates there must be for the next look; fixed, not a matter of timing."""
         self._least_effort = float(max(_LEAST_GRADIENTS, 4 * (dim + 2)))
         self._level_since = math.inf
+        self._wandering_since = math.inf
 
     def begin(self, run: Watched) -> Status | None:
         """Look at the records of a run that is resumed, as if it had never been interrupted."""
@@ -169,30 +179,47 @@ class StopRule:
         sizes = np.diff(spent, prepend=2.0 * spent[0] - spent[1])
         effort = float(sizes.sum())
         done = np.cumsum(sizes) / effort
-        older, newer = (done > 0.5) & (done <= 0.75), done > 0.75
+        early, older = ((done > begin) & (done <= end) for begin, end in (_EARLY, _OLDER))
+        newer = done > _OLDER[1]
         if min(older.sum(), newer.sum()) < _LEAST_IN_WINDOW:
             return None
         if not np.isfinite(elbo).any() and np.median(fisher[newer]) > _UNRELATED:
             return None  # q may grow without end, which only the ELBO would show
-        gains = {}
+        watched = {
+            "Fisher residual": (-np.log(np.maximum(fisher, _EXACT / self._dim)), _LOG_FISHER)
+        }
         if np.isfinite(elbo).any():
-            gains["ELBO"] = _gain(elbo, sizes, older, newer), _ELBO
-        level = -np.log(np.maximum(fisher, _EXACT / self._dim))
-        gains["Fisher residual"] = _gain(level, sizes, older, newer), _LOG_FISHER
-        if not all(gain.is_negligible(*worth) for gain, worth in gains.values()):
+            watched = {"ELBO": (elbo, _ELBO)} | watched
+
+        def nothing(before: Mask, *, nor_lost: bool) -> str:
+            """Return what the last quarter gained upon a window before, if it is nothing."""
+            gains = {
+                name: _gain(values, sizes, before, newer) for name, (values, _) in watched.items()
+            }
+            if not all(gain.is_below(*watched[name][1]) for name, gain in gains.items()):
+                return ""
+            # What has become much worse is on its way as well, or was luck before.
+            if nor_lost and next(iter(gains.values())).is_loss:
+                return ""
+            return ", ".join(f"{name} {gain}" for name, gain in gains.items())
+
+        said = nothing(older, nor_lost=True)
+        if not said:
             self._level_since = math.inf
-            return None
+            if early.sum() < _LEAST_IN_WINDOW or not (said := nothing(early, nor_lost=False)):
+                self._wandering_since = math.inf
+                return None
+            self._wandering_since = min(self._wandering_since, effort)
+            if effort < _TWICE * self._wandering_since:
+                return None
+            return Status("stalled", f"q wanders: four times the gradients gained nothing ({said})")
         self._level_since = min(self._level_since, effort)
-        said = ", ".join(
-            f"{name} {gain.mean:+.2g} ± {_CONFIDENCE * gain.error:.2g}"
-            for name, (gain, _) in gains.items()
-        )
         share = still_moving(drift)
         if share is None and effort < _CONFIRMED * self._level_since:
             return None
         if share is None:
             return Status("converged", f"the last quarter of the gradients gained nothing ({said})")
-        if effort < 2 * self._level_since:
+        if effort < _TWICE * self._level_since:
             return None
         return Status(
             "stalled",
