@@ -54,8 +54,6 @@ _BEND, _LEAST_SHIFT = 0.7, 0.3
 """The length of a shift times what a line leaves of the scores along it, and a length that may be
 gone in any case. To second order the score turns round after as long a way: further on there may be
 a wall, and a fit would jump to and fro between the wall and where it was."""
-_LEAST = 4
-"""Draws in a batch, once there are pairs enough: a step costs more than a few gradients."""
 _NEGLIGIBLE = 1e-6
 _RESOLVED = 1e-10
 
@@ -288,7 +286,7 @@ def _next_size(first: int, count: int, dim: int) -> int:
     """
     if count < dim + 2:
         return min(max(first, count), dim + 2 - count)
-    size = max(first, _LEAST) if count >= 3 * (dim + 1) else first
+    size = first
     share = 8 if count >= _capacity(dim) else 16
     if dim > LARGE:
         share //= 2
