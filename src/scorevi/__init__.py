@@ -9,7 +9,7 @@ True
 from scorevi import examples, plots
 from scorevi._version import __version__
 from scorevi.base.status import FitError, FitWarning, Status
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, Mixture
 from scorevi.fit import Step, fit, iterate
 from scorevi.results.fit import Fit
 from scorevi.results.loading import load
@@ -26,6 +26,7 @@ __all__ = [
     "FitError",
     "FitWarning",
     "Gaussian",
+    "Mixture",
     "Replay",
     "Status",
     "Step",

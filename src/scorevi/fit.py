@@ -19,11 +19,12 @@ from scorevi.engine.run import Run
 from scorevi.engine.settings import Settings
 from scorevi.engine.showing import Showing
 from scorevi.engine.stopping import TOLERANCE, StopRule
-from scorevi.families import Gaussian
+from scorevi.families import Approximation, Gaussian
 from scorevi.results.best_of import best_of, rank
 from scorevi.results.fit import Fit
 from scorevi.results.of_run import of_run
-from scorevi.solvers import HasVariants, Solver, make_solver
+from scorevi.solvers import HasVariants, Solver, make_solver, of_family
+from scorevi.solvers.base import Grows
 from scorevi.starts.start import Initial, Near
 from scorevi.targets import Target, as_target
 from scorevi.targets.isolated import Isolation, evaluating
@@ -32,7 +33,7 @@ from scorevi.targets.isolated import Isolation, evaluating
 class Step(NamedTuple):
     """One update, as :func:`iterate` yields it."""
 
-    q: Gaussian
+    q: Approximation
     """The approximation after the update."""
     num_gradients: int
     """Gradients spent so far, those of the start included."""
@@ -57,6 +58,8 @@ def fit(
     batch_size: int | None = None,
     seed: Seed = 0,
     initial: Initial = None,
+    family: str = "gaussian",
+    components: int | None = None,
     stop: bool = True,
     tolerance: float = TOLERANCE,
     restarts: int = 0,
@@ -97,6 +100,13 @@ def fit(
         parameters on the model's own scale, ``{"mu": 0.0, "sigma": 2.0}``, and for a target by
         ``from_jax`` what its log density takes; ``"mode"``, 0.1·I at the mode; ``"laplace"``;
         ``"lbfgs"``, the mode with the optimiser's inverse Hessian.
+    family
+        ``"gaussian"``, one Gaussian; ``"mixture"``, one Gaussian first, and where its draws say
+        that it is not the posterior, as many as the scores ask for
+        (:mod:`scorevi.solvers.mixing`), up to 256 dimensions. For the solvers ``"auto"`` and
+        ``"replay"``, and targets with a log density; the solvers of the paper fit one Gaussian.
+    components
+        The most components of a mixture; as many as the dimension allows if left out.
     stop
         Whether to stop when nothing is left to gain (:mod:`scorevi.engine.stopping`). False goes on
         to the limit.
@@ -154,7 +164,7 @@ def fit(
         )
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
     restarts = as_count("restarts", restarts, least=0)
-    solver, initial = resolve(solver, batch_size, initial)
+    solver, initial = resolve(solver, batch_size, initial, family, components)
     variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     target = as_target(target)
     keeper = open_checkpoint(checkpoint, resume, checkpoint_seconds)
@@ -165,7 +175,7 @@ def fit(
         )
     if not is_positive(tolerance):
         raise ValueError(f"`tolerance` must be a positive number; got {tolerance!r}.")
-    rule = partial(_rule, stop, target, float(tolerance))
+    rule = partial(_rule, stop, target, float(tolerance), isinstance(solver, Grows))
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     isolation = Isolation(isolate, score_timeout, workers)
     made: list[tuple[Fit, str]] = []
@@ -216,6 +226,8 @@ def iterate(
     batch_size: int | None = None,
     seed: Seed = 0,
     initial: Initial = None,
+    family: str = "gaussian",
+    components: int | None = None,
 ) -> Iterator[Step]:
     """Yield one :class:`Step` per update, for loops that decide themselves when to stop.
 
@@ -234,13 +246,18 @@ def iterate(
     (10,)
     """
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
-    solver, initial = resolve(solver, batch_size, initial)
+    solver, initial = resolve(solver, batch_size, initial, family, components)
     settings = Settings(seed_entropy(seed), initial, max_gradients, max_seconds)
-    return _steps(make_run(as_target(target), solver, settings))
+    run = make_run(as_target(target), solver, settings)
+    return _steps(run, *_rule(False, run.evaluator.target, TOLERANCE, isinstance(solver, Grows)))
 
 
 def resolve(
-    solver: str | Solver, batch_size: int | None, initial: Initial
+    solver: str | Solver,
+    batch_size: int | None,
+    initial: Initial,
+    family: str = "gaussian",
+    components: int | None = None,
 ) -> tuple[Solver, Initial]:
     """Return the solver, and what the start means with it."""
     if isinstance(solver, str) and solver == "auto":
@@ -248,13 +265,13 @@ def resolve(
             initial = "auto"
         elif not isinstance(initial, (str, Gaussian, Near)):
             initial = Near(initial)
-    return make_solver(solver, batch_size), initial
+    return of_family(make_solver(solver, batch_size), family, components), initial
 
 
-def _steps(run: Run) -> Iterator[Step]:
-    for updates in run.updates():
+def _steps(run: Run, *rules: StopRule) -> Iterator[Step]:
+    for updates in run.updates(*rules):
         for record in zip(*updates, strict=True):
-            yield Step(cast("Gaussian", run.q), *record, info=run.info)
+            yield Step(cast("Approximation", run.q), *record, info=run.info)
     assert run.status is not None
     if not run.status.ok or (run.num_updates == 0 and run.status != "interrupted"):
         raise FitError(run.status.explain())
@@ -281,6 +298,6 @@ def make_run(target: Target, solver: Solver, settings: Settings) -> Run:
     return Run(target, solver, settings)
 
 
-def _rule(stop: bool, target: Target, tolerance: float) -> list[StopRule]:
-    """Return a stop rule for one run, if there is to be any."""
-    return [StopRule(target.dim, tolerance)] if stop else []
+def _rule(stop: bool, target: Target, tolerance: float, grows: bool) -> list[StopRule]:
+    """Return a stop rule for one run, if there is to be any, or a solver must be told to go on."""
+    return [StopRule(target.dim, tolerance, ends=stop)] if stop or grows else []

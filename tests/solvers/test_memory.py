@@ -6,7 +6,7 @@ from conftest import logistic_regression
 
 import scorevi
 from scorevi.solvers.memory import Evidence, regress
-from scorevi.solvers.replay import _trusted_step
+from scorevi.solvers.replay import trusted_step
 from scorevi.solvers.weights import weights
 
 DIM = 80
@@ -19,7 +19,7 @@ def test_a_shift_is_as_long_as_the_score_is_straight_along_it(bent):
     left[3, 3] = bent**2
     intercept = np.zeros(DIM)
     intercept[3] = 50.0
-    shift, values, _ = _trusted_step(Evidence(intercept, np.eye(DIM), 1.0, False, left))
+    shift, values, _ = trusted_step(Evidence(intercept, np.eye(DIM), 1.0, False, left))
     assert np.count_nonzero(np.abs(shift) > 1e-12) == 1
     assert abs(shift[3]) <= max(0.3, 0.7 / bent) + 1e-12
     assert abs(shift[3]) >= 0.3
@@ -31,7 +31,7 @@ def test_a_step_that_is_too_wide_along_a_bent_direction_is_shortened_there_only(
     left[0, 0] = 4.0
     left[1, 1] = 1e-6
     evidence = Evidence(np.zeros(2), np.diag([0.01, 0.01]), 1.0, False, left * 1.0)
-    _, values, vectors = _trusted_step(evidence)
+    _, values, vectors = trusted_step(evidence)
     along = (vectors**2) @ values
     assert along[0] == pytest.approx(1.25)
     assert along[1] >= 1.25

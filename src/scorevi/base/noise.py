@@ -11,7 +11,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 
-NOISE, SEARCH, CHECK, RESTART, MODES, WIDER, RESAMPLE, SECOND = range(8)
+NOISE, SEARCH, CHECK, RESTART, MODES, WIDER, RESAMPLE, SECOND, CHOICE = range(9)
 """First entries of the spawn keys: the streams that one seed is divided into, one for each use."""
 
 
@@ -38,10 +38,19 @@ class Noise:
         self._rows_per_block = max(16, 32768 // dim)
         self._index = -1
         self._block: Array = np.empty((0, dim))
+        self._choices = -1
+        self._choice: Array = np.empty(0)
 
-    def take(self, count: int) -> Array:
-        """Return the next ``count`` rows and move past them."""
+    def take(self, count: int, width: int | None = None) -> Array:
+        """Return the next ``count`` rows and move past them.
+
+        With a ``width`` of one more than their length they have another number each, from a stream
+        of its own: what is in the others does not depend on whether that is asked for.
+        """
         rows = self.rows(self.position, count)
+        if width is not None and width > self._dim:
+            more = [self._choose(self.position + row) for row in range(count)]
+            rows = np.concatenate([rows, np.array(more)[:, None]], axis=1)
         self.position += count
         return rows
 
@@ -58,6 +67,14 @@ class Noise:
             parts.append(self._load(index)[:missing])
             missing -= size
         return np.concatenate(parts)
+
+    def _choose(self, row: int) -> float:
+        index, offset = divmod(row, self._rows_per_block)
+        if index != self._choices:
+            rng = stream(self._entropy, CHOICE, index)
+            self._choice = rng.standard_normal(self._rows_per_block)
+            self._choices = index
+        return float(self._choice[offset])
 
     def _load(self, index: int) -> Array:
         if index != self._index:

@@ -24,7 +24,7 @@ from scorevi.cli.output import as_options, check_out, exit_as, naming, print_fit
 from scorevi.fit import fit as run_fit
 from scorevi.results.export import check_format, write_draws
 from scorevi.results.protected import protected
-from scorevi.solvers import SOLVERS
+from scorevi.solvers import FAMILIES, SOLVERS
 from scorevi.starts.start import WAYS
 
 _FIT_HELP = """Fit the posterior TARGET: a Stan program, or module:name or file.py:name.
@@ -77,6 +77,14 @@ Examples:
     show_default=True,
     help="How.",
 )
+@click.option(
+    "--family",
+    type=click.Choice(FAMILIES),
+    default="gaussian",
+    show_default=True,
+    help="One Gaussian, or as many as the posterior asks for.",
+)
+@click.option("--components", type=int, help="The most components of a mixture.")
 @click.option(
     "--max-gradients",
     type=int,

@@ -56,8 +56,13 @@ class Distance(NamedTuple):
         """Whether the distance is above the tolerance, whatever the noise."""
         return max(self.mean_least, self.log_sd_least) > tolerance
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether it makes sense to say how large it is."""
+        return max(self.mean, self.log_sd) <= _HOPELESS
+
     def __str__(self) -> str:
-        if self.mean > _HOPELESS or self.log_sd > _HOPELESS:
+        if not self.is_telling:
             return "how far the best Gaussian is cannot be told"
         return f"means within {self.mean:.2g} sd, sds within {math.expm1(self.log_sd):.0%}"
 

@@ -64,7 +64,7 @@ class Batches:
             Whether no batch was ever full. :class:`NothingGood` is then raised after a few bad
             draws and no good one.
         """
-        points = q.points(self._noise.take(size))
+        points = q.points(self._noise.take(size, q.noise_width))
         if evaluation is None:
             evaluation = self._evaluator(points.theta)
         else:
@@ -83,7 +83,7 @@ class Batches:
             nothing_good_yet = first and len(batch.z) == 0
             if nothing_good_yet and self._evaluator.bad.total >= _TRIES_BEFORE_SEARCH:
                 raise NothingGood
-            points = q.points(self._noise.take(missing))
+            points = q.points(self._noise.take(missing, q.noise_width))
             evaluation = self._evaluator(points.theta)
             more = Batch.of(q, points, evaluation.score, evaluation.log_density)
             columns = zip(batch, self._good_rows(more, evaluation), strict=True)

@@ -29,7 +29,7 @@ from scorevi.engine.sign import SignCheck
 from scorevi.engine.stepping import Stepping, stepping
 from scorevi.engine.watching import Watcher
 from scorevi.families import Family, Gaussian, is_sound
-from scorevi.solvers.base import Batch, Remembers, Solver, family_of
+from scorevi.solvers.base import Batch, Grows, Remembers, Solver, family_of
 from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
 
 _FIRST_LOOK = 8
@@ -145,6 +145,22 @@ class Run:
         except (Interrupted, KeyboardInterrupt):
             self.status = ending.interrupted(self)
 
+    def grow(self, *, early: bool = False) -> bool:
+        """Let a solver that can go on with more than its family began with do so, if it will.
+
+        That begins a stage of its own: how far q is from the best one of its kind is not known.
+        """
+        if not isinstance(self.solver, Grows):
+            return False
+        draws = self._recent.draws if self.evaluator.target.has_log_density else None
+        state = self.solver.grown(self.state, draws, early=early)
+        if state is None:
+            return False
+        self.state, self.q = state, state.q
+        self._arrival = None
+        self._size_batch()
+        return True
+
     def near(self) -> Distance | None:
         """Return how far q is from the best Gaussian, where batches are seen."""
         return None if self._arrival is None else self._arrival.near(cast("Gaussian", self.q))
@@ -197,7 +213,9 @@ class Run:
         self._stepping.restore(snapshot.stepping)
         self._recent = Recent(snapshot.recent)
         self._next_look = _next_look(self.num_updates)
-        if self._arrival is not None:
+        if hasattr(self.state, "ending"):
+            self._arrival = None
+        elif self._arrival is not None:
             self._arrival = Arrival(snapshot.fresh, snapshot.drawn)
         self.records = Updates.none()
         self.records.extend(records)
@@ -216,7 +234,7 @@ class Run:
         """
         try:
             taken = self._batches.take(
-                self.q, self.batch_size, evaluation, first=self.num_updates == 0
+                self._drawn_from, self.batch_size, evaluation, first=self.num_updates == 0
             )
         except NothingGood:
             q, note = search(self.evaluator, self.q.coordinates, self._rng)
@@ -239,6 +257,12 @@ class Run:
         if self.num_updates >= self._next_look:
             self._look_for_ridge()
         self._size_batch()
+
+    @property
+    def _drawn_from(self) -> Family:
+        """What the next batch is drawn from: q, unless the solver wants to see more."""
+        proposal: Family | None = getattr(self.state, "proposal", None)
+        return self.q if proposal is None else proposal
 
     def _let_look(self, watchers: tuple[Watcher, ...]) -> None:
         if watchers:

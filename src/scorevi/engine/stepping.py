@@ -177,4 +177,6 @@ def step(run: Run, evaluation: Evaluation | None) -> Updates:
     if run.status is not None:
         return Updates.none()
     moved = float(drift(batch.whitened_score))
+    # A batch may come from elsewhere than q.
+    elbo, fisher = getattr(run.info, "elbo", elbo), getattr(run.info, "fisher", fisher)
     return Updates([run.evaluator.spent], [run.seconds], [elbo], [fisher], [moved])

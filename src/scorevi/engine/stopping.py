@@ -17,12 +17,15 @@ A fit that is level while independent draws still agree on the way to go (:func:
 has not arrived: its steps have become too short. It is given twice the effort to prove otherwise,
 and has *stalled* then. So has a fit that is no better than when it had spent a quarter of its
 effort, though never level: q wanders, as it does where no Gaussian comes near.
+
+Where a solver can go on from there with a larger family (:class:`scorevi.solvers.base.Grows`), it
+is asked to first; and then says itself when nothing is left to gain.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -53,6 +56,8 @@ _CONFIRMED = 1.05
 """By how much the effort must grow while the fit stays level, so that there are two looks."""
 _TWICE = 2.0
 """By how much it must grow where it is level, and yet not known to be within the tolerance."""
+_NEARLY = 3.0
+"""Tolerances from the best Gaussian, at which a larger family may begin."""
 _PATIENCE = 1.1
 """By how much the effort must grow before the next look."""
 
@@ -112,6 +117,13 @@ class Watched(Protocol):
     def evaluator(self) -> Evaluator:
         """Who has counted the bad scores."""
 
+    @property
+    def state(self) -> Any:
+        """The solver's."""
+
+    def grow(self, *, early: bool = False) -> bool:
+        """Go on with a larger family, if the solver can and will; early, if it clearly should."""
+
     def near(self) -> Distance | None:
         """Return how far q is from the best Gaussian, if that is known."""
 
@@ -119,7 +131,8 @@ class Watched(Protocol):
 class StopRule:
     """Looks at the records of a run, and says when to end it."""
 
-    def __init__(self, dim: int, tolerance: float = TOLERANCE) -> None:
+    def __init__(self, dim: int, tolerance: float = TOLERANCE, *, ends: bool = True) -> None:
+        self._ends = ends
         self._dim = dim
         self._tolerance = tolerance
         self.next_update = 1.0
@@ -131,15 +144,29 @@ class StopRule:
     def begin(self, run: Watched) -> Status | None:
         """Look at the records of a run that is resumed, as if it had never been interrupted."""
         records, bad_scores = run.records, run.evaluator.bad.total
+        if hasattr(run.state, "ending"):
+            return self.look(run)
         while self.next_update < len(records.fisher):
             self.judge(records.first(int(self.next_update)), bad_scores)
         return self.look(run)
 
     def look(self, run: Watched) -> Status | None:
         """Return how to end, or None to go on."""
+        if hasattr(run.state, "ending"):
+            self.next_update = len(run.records.fisher) + 1
+            ending = run.state.ending
+            return Status("converged", ending) if ending and self._ends else None
         if len(run.records.fisher) < self.next_update:
             return None
-        return self.judge(run.records, run.evaluator.bad.total, run.near())
+        near = run.near()
+        status = self.judge(run.records, run.evaluator.bad.total, near)
+        if status is not None:
+            return None if run.grow() or not self._ends else status
+        # What is not the posterior need not be found to the last digit.
+        is_level = self._level_since < math.inf
+        if is_level or (near is not None and near.is_within(_NEARLY * self._tolerance)):
+            run.grow(early=True)
+        return None
 
     def end(self, run: Watched) -> None:
         """Do nothing."""
@@ -166,7 +193,9 @@ class StopRule:
         if count < _LEAST_UPDATES or spent[-1] - spent[0] < self._least_effort:
             return None
         elbo, fisher, drift = map(np.array, (records.elbo, records.fisher, records.drift))
-        level = self._judge(spent, elbo, fisher, drift)
+        # Where q is known to be near, it is at rest, however noisy its draws are.
+        is_near = near is not None and near.is_telling and not near.is_beyond(self._tolerance)
+        level = self._judge(spent, elbo, fisher, drift, may_wander=not is_near)
         if near is None or level is None or level != "converged":
             return level
         if spent[-1] - spent[0] < _TWICE * self._level_since:
@@ -175,7 +204,9 @@ class StopRule:
             return Status("stalled", f"{level.cause}, yet the scores say that it is off: {near}")
         return Status("converged", f"{level.cause}; {near}, as far as the noise of the draws tells")
 
-    def _judge(self, spent: Array, elbo: Array, fisher: Array, drift: Array) -> Status | None:
+    def _judge(
+        self, spent: Array, elbo: Array, fisher: Array, drift: Array, *, may_wander: bool
+    ) -> Status | None:
         sizes = np.diff(spent, prepend=2.0 * spent[0] - spent[1])
         effort = float(sizes.sum())
         done = np.cumsum(sizes) / effort
@@ -206,7 +237,8 @@ class StopRule:
         said = nothing(older, nor_lost=True)
         if not said:
             self._level_since = math.inf
-            if early.sum() < _LEAST_IN_WINDOW or not (said := nothing(early, nor_lost=False)):
+            may_wander = may_wander and early.sum() >= _LEAST_IN_WINDOW
+            if not may_wander or not (said := nothing(early, nor_lost=False)):
                 self._wandering_since = math.inf
                 return None
             self._wandering_since = min(self._wandering_since, effort)

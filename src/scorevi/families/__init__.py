@@ -2,8 +2,12 @@
 
 from scorevi.families.base import Family, Points, is_sound
 from scorevi.families.gaussian import Gaussian
+from scorevi.families.mixture import Mixture
 
-__all__ = ["FAMILIES", "Family", "Gaussian", "Points", "is_sound"]
+__all__ = ["FAMILIES", "Approximation", "Family", "Gaussian", "Mixture", "Points", "is_sound"]
 
-FAMILIES: dict[str, type] = {"Gaussian": Gaussian}
+Approximation = Gaussian | Mixture
+"""What a fit may hold."""
+
+FAMILIES: dict[str, type] = {"Gaussian": Gaussian, "Mixture": Mixture}
 """The types that a q in a file may be made of, by name."""

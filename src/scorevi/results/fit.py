@@ -15,7 +15,7 @@ from scorevi.base.status import FitError, Status
 from scorevi.base.target import Parameter, Target, all_labels, named, split
 from scorevi.base.variables import Include, check_include
 from scorevi.engine.quality import Quality
-from scorevi.families import Gaussian
+from scorevi.families import Approximation
 from scorevi.results.examining import examine
 from scorevi.results.export import to_arviz, to_pandas
 from scorevi.results.parts import Resample, Summary, Trace
@@ -35,7 +35,7 @@ from scorevi.trust.verdict import Verdict
 
 @dataclass(eq=False, repr=False)
 class Fit:
-    """A fitted Gaussian and the story of the fit.
+    """A fitted Gaussian, or mixture of them, and the story of the fit.
 
     Made by :func:`scorevi.fit` and :func:`scorevi.load`. A fit of which no update was ever made
     has no moments and no draws to give: asking for them raises :class:`scorevi.FitError`.
@@ -45,7 +45,7 @@ class Fit:
     summary go along. ``dataclasses.replace(fit, target=target)`` gives the target back.
     """
 
-    q: Gaussian
+    q: Approximation
     """The approximation; the start, if no update was made."""
     status: Status
     """How the fit ended."""
@@ -291,7 +291,7 @@ class Fit:
         return twin_of(self, memo)
 
     @property
-    def _fitted(self) -> Gaussian:
+    def _fitted(self) -> Approximation:
         if self.num_updates == 0:
             nothing = (
                 "No update was made, so there is nothing fitted to return (fit.q holds the start)."

@@ -15,7 +15,7 @@ from scorevi.base.evaluate import BadScore, BadScores
 from scorevi.base.status import Status
 from scorevi.base.target import Parameter
 from scorevi.engine.quality import Quality
-from scorevi.families import FAMILIES, Gaussian
+from scorevi.families import FAMILIES, Approximation, Gaussian, Mixture
 from scorevi.results.fit import Fit
 from scorevi.results.parts import Summary, Trace
 from scorevi.results.saving import FORMAT, fingerprint
@@ -80,17 +80,23 @@ def _verdict(told: list[Any]) -> Verdict:
     return Verdict(tuple(Reason(*reason) for reason in reasons), *figures)
 
 
-def _approximation(arrays: dict[str, Any], meta: dict[str, Any]) -> Gaussian:
+def _approximation(arrays: dict[str, Any], meta: dict[str, Any]) -> Approximation:
     """Return the q of a file."""
     if "q" in meta:
         parts = [arrays[f"q_{number}"] for number in range(sum(n.startswith("q_") for n in arrays))]
-        q: Gaussian = decode(meta["q"], FAMILIES, parts)
+        q: Approximation = decode(meta["q"], FAMILIES, parts)
     else:
         q = Gaussian(arrays["mean"], arrays["factor"], float(arrays["log_det"]))
-    dim = len(q.mean)
-    whole = all(np.isfinite(part).all() for part in (q.mean, q.factor, q.log_det))
-    if q.factor.shape != (dim, dim) or not whole:
-        raise ValueError("its mean and factor do not make a Gaussian")
+    parts_of_q = q.components if isinstance(q, Mixture) else (q,)
+    if isinstance(q, Mixture):
+        known = q.log_weights.shape == (len(parts_of_q),) and np.isfinite(q.log_weights).all()
+        if not known or not parts_of_q:
+            raise ValueError("its weights do not make a mixture")
+    dim = len(parts_of_q[0].mean)
+    for part in parts_of_q:
+        whole = all(np.isfinite(piece).all() for piece in (part.mean, part.factor, part.log_det))
+        if part.mean.shape != (dim,) or part.factor.shape != (dim, dim) or not whole:
+            raise ValueError("its mean and factor do not make a Gaussian")
     return q
 
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scorevi.families import Mixture
 from scorevi.results.parts import Summary
+from scorevi.results.structure import found_in
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
@@ -18,9 +20,14 @@ def one_line(fit: Fit) -> str:
     elbo = "" if math.isnan(fit.elbo) else f", ELBO {fit.elbo:.4g}"
     fisher = f", Fisher residual {fit.fisher:.3g}" if fit.quality.known else ""
     return (
-        f"Fit of {fit.dim} dimensions by {fit.solver}: {fit.num_gradients} gradients, "
+        f"Fit of {fit.dim} dimensions{_kind(fit)} by {fit.solver}: {fit.num_gradients} gradients, "
         f"{fit.seconds:.2g} s{elbo}{fisher}; {fit.status}"
     )
+
+
+def _kind(fit: Fit) -> str:
+    count = len(fit.q.components) if isinstance(fit.q, Mixture) else 1
+    return f", a mixture of {count}," if count > 1 else ""
 
 
 def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
@@ -34,6 +41,7 @@ def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
         "seed": fit.seed,
         "version": fit.version,
         "dim": fit.dim,
+        "components": len(fit.q.components) if isinstance(fit.q, Mixture) else 1,
         "num_gradients": fit.num_gradients,
         "num_updates": fit.num_updates,
         "seconds": fit.seconds,
@@ -97,6 +105,8 @@ def lines(fit: Fit) -> list[str]:
     """Return the facts below the table, one a line."""
     rate = f"{fit.num_gradients} gradients, {fit.num_updates} updates, {fit.seconds:.2g} s"
     facts = [f"{'solver:':12}{fit.solver}, {rate}"]
+    if isinstance(fit.q, Mixture) and len(fit.q.components) > 1:
+        facts.append(f"{'mixture:':12}{found_in(fit.q, fit.labels)}")
     if fit.num_updates:
         facts.append(f"{'quality:':12}{_quality(fit)}")
     if fit.bad_scores.total:

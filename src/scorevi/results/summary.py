@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 
 from scorevi.base.labels import labels_of
-from scorevi.families import Family
+from scorevi.families import Family, Mixture
 from scorevi.results.parts import Summary
 from scorevi.results.target_of import target_of
 
@@ -34,12 +34,13 @@ def summary_of(fit: Fit) -> tuple[Summary, ...]:
 
 
 def exact_table(labels: Sequence[str], q: Family) -> tuple[Summary, ...]:
-    """Return the table of unconstrained parameters under a Gaussian."""
-    low, high = scipy.special.ndtri(_INTERVAL)
-    return tuple(
-        Summary(name, float(m), float(s), float(m + low * s), float(m + high * s))
-        for name, m, s in zip(labels, q.mean, q.sd, strict=True)
-    )
+    """Return the table of unconstrained parameters."""
+    if isinstance(q, Mixture):
+        low, high = q.quantile(_INTERVAL)
+    else:
+        low, high = (q.mean + level * q.sd for level in scipy.special.ndtri(_INTERVAL))
+    columns = (map(float, column) for column in (q.mean, q.sd, low, high))
+    return tuple(Summary(*row) for row in zip(labels, *columns, strict=True))
 
 
 def _sampled_table(fit: Fit) -> tuple[Summary, ...]:

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from scorevi.base.arrays import as_count
+from scorevi.families import Mixture
 from scorevi.solvers.bam import BaM
 from scorevi.solvers.base import Batch, HasVariants, Solver, State
 from scorevi.solvers.bbvi import BBVI
 from scorevi.solvers.gsm import GSM
+from scorevi.solvers.mixing import Mixing, MixingState
 from scorevi.solvers.replay import Replay
+from scorevi.solvers.scouts import Scout
 
 __all__ = [
     "BBVI",
@@ -20,10 +23,12 @@ __all__ = [
     "BaM",
     "Batch",
     "HasVariants",
+    "Mixing",
     "Replay",
     "Solver",
     "State",
     "make_solver",
+    "of_family",
 ]
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
@@ -33,6 +38,12 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "bbvi": BBVI,
 }
 """Name → a function that makes the solver with its default settings."""
+
+RECORDS: tuple[type, ...] = (Mixture, MixingState, Scout)
+"""What states may come to be made of, beside what they begin with."""
+
+FAMILIES = ("gaussian", "mixture")
+"""What a fit may be asked for."""
 
 DEFAULT = "replay"
 """What "auto" stands for."""
@@ -64,3 +75,31 @@ def make_solver(solver: str | Solver, batch_size: int | None = None) -> Solver:
         settings, batch_size=as_count("batch_size", batch_size, optional=True)
     )
     return replaced
+
+
+def of_family(solver: Solver, family: str, components: int | None = None) -> Solver:
+    """Return the solver that fits a family, given the one that fits a Gaussian.
+
+    Examples
+    --------
+    >>> of_family(Replay(), "mixture", 8)
+    Mixing(batch_size=None, components=8)
+    """
+    if family not in FAMILIES:
+        known = ", ".join(map(repr, FAMILIES))
+        raise ValueError(f"`family` must be one of {known}; got {family!r}.")
+    if family == "gaussian":
+        if components is not None and as_count("components", components) > 1:
+            raise ValueError(
+                f"`components` must be left out with family='gaussian', which has one; got "
+                f"{components}. Pass family='mixture'."
+            )
+        return solver
+    if isinstance(solver, Mixing):
+        return solver if components is None else dataclasses.replace(solver, components=components)
+    if not isinstance(solver, Replay):
+        raise ValueError(
+            f"`family` must be 'gaussian' for the solver {solver.name!r}; got {family!r}. The "
+            "solvers 'auto' and 'replay' fit mixtures."
+        )
+    return Mixing(solver.batch_size, components)

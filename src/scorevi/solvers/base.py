@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from scorevi.base.arrays import AnyArray
-from scorevi.base.pairs import Pair
+from scorevi.base.pairs import Draws, Pair
 from scorevi.families import Family, Gaussian, Points
 
 
@@ -96,3 +96,18 @@ class Remembers(Protocol):
 
     def remember(self, state: Any, pairs: Sequence[Pair]) -> Any:
         """Return the state with the pairs taken in."""
+
+
+@runtime_checkable
+class Grows(Protocol):
+    """A solver that may go on, where q has arrived and is not enough, with more than it began."""
+
+    def grown(self, state: Any, draws: Draws | None, *, early: bool) -> Any | None:
+        """Return the state to go on with, given the last draws of the run; None to stay.
+
+        ``early`` says that q is near its best, and may still gain.
+
+        Such a state has ``ending``: why nothing is left to gain, empty while something is. It may
+        have ``proposal``, what the next batch is drawn from; and its steps say, as ``elbo`` and
+        ``fisher``, what the batch tells of q.
+        """

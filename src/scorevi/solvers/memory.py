@@ -96,18 +96,18 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     basis, is_mild = None, False
     if left is not None and dim <= LARGE:
         basis, is_mild = np.linalg.eigh(left)[1], float(np.trace(left)) <= _MILD**2 * dim
-    shortened = _shortened(mismatch)
-    if shortened is not mismatch:
-        line = Line.of(hat, design, shortened)
+    shorter = shortened(mismatch)
+    if shorter is not mismatch:
+        line = Line.of(hat, design, shorter)
     found = line.along(basis)
     if is_mild and 3 * (dim + 1) <= count:
-        other = without_quadratic(z, shortened, design, weight)
+        other = without_quadratic(z, shorter, design, weight)
         found = found.improved_by(other.along(basis))
-    intercept, intercept_trust = _trusted(found.values[0], found.noise[0], dim)
-    slope, noise = _symmetric(found.values[1:]), found.noise[1:]
+    intercept, intercept_trust = trusted(found.values[0], found.noise[0], dim)
+    slope, noise = symmetric(found.values[1:]), found.noise[1:]
     # Symmetrised off the diagonal, which halves the noise.
     noise = np.where(np.eye(dim, dtype=bool), noise, 0.25 * (noise + noise.T))
-    slope, slope_trust = _trusted(slope, noise, dim * (dim + 1) // 2)
+    slope, slope_trust = trusted(slope, noise, dim * (dim + 1) // 2)
     if basis is not None:
         intercept, slope = basis @ intercept, basis @ slope @ basis.T
         if count >= 3 * (dim + 1) and left is not None and float(np.trace(left)) > _STRAIGHT:
@@ -142,7 +142,7 @@ def _followed(
     intercept = intercept + along.direction * _more(found, noise, along.direction @ intercept)
     axes = np.linalg.eigh(along.bend)[1]
     turned = basis.T @ axes
-    full = _symmetric(raw.values[1:])
+    full = symmetric(raw.values[1:])
     found, noise = _diagonal(turned, full), _diagonal(turned**2, raw.noise[1:])
     slope = slope + (axes * _more(found, noise, _diagonal(axes, slope))) @ axes.T
     dim = len(slope)
@@ -152,9 +152,9 @@ def _followed(
 
 def _more(found: Array, noise: Array, so_far: Array) -> Array:
     """Return what is to be added to coefficients, by what a group of them says of itself."""
-    trusted, _ = _trusted(np.atleast_1d(found), np.atleast_1d(noise), np.size(found))
-    trusted = trusted.reshape(np.shape(found))
-    return np.where(np.abs(trusted) > np.abs(so_far), trusted - so_far, 0.0)
+    kept, _ = trusted(np.atleast_1d(found), np.atleast_1d(noise), np.size(found))
+    kept = kept.reshape(np.shape(found))
+    return np.where(np.abs(kept) > np.abs(so_far), kept - so_far, 0.0)
 
 
 def _diagonal(directions: Array, matrix: Array) -> Array:
@@ -171,10 +171,10 @@ def _linear(design: Array, h: Array) -> Evidence:
     coefficients = scipy.linalg.solve_triangular(upper, ortho.T @ h)
     narrowest = float(np.abs(np.diag(upper)).min())
     rounding = _ROUNDING * float(np.linalg.norm(h)) / narrowest
-    return Evidence(coefficients[0], -_symmetric(coefficients[1:]), 1.0, True, rounding=rounding)
+    return Evidence(coefficients[0], -symmetric(coefficients[1:]), 1.0, True, rounding=rounding)
 
 
-def _trusted(values: Array, noise: Array, number: int) -> tuple[Array, float]:
+def trusted(values: Array, noise: Array, number: int) -> tuple[Array, float]:
     """Shrink values by how far they stand out from their noise, all together or one by one.
 
     Returns the trust in all of them together, too. One by one, as much of a value is kept as noise
@@ -198,7 +198,7 @@ def _left(residual: Array, weight: Array) -> Array | None:
     return np.asarray(square * (count / spare), dtype=np.float64)
 
 
-def _shortened(mismatch: Array) -> Array:
+def shortened(mismatch: Array) -> Array:
     """Return the rows, those that are far too long shortened; the same array if none is."""
     lengths = np.sqrt(np.vecdot(mismatch, mismatch))
     own, common = _LONGEST
@@ -209,5 +209,6 @@ def _shortened(mismatch: Array) -> Array:
     return np.asarray(mismatch * share[:, None], dtype=np.float64)
 
 
-def _symmetric(slope: Array) -> Array:
+def symmetric(slope: Array) -> Array:
+    """Return the symmetric part."""
     return np.asarray(0.5 * (slope + slope.T), dtype=np.float64)

@@ -161,12 +161,12 @@ class Replay:
             shift, values, vectors = _eager(state.z, state.h)
         else:
             trust, linear = evidence.trust, evidence.linear
-            move = _whole_step if linear else _trusted_step
+            move = _whole_step if linear else trusted_step
             shift, values, vectors = move(evidence)
         return _moved(state, size, shift, values, vectors), ReplayInfo(count, trust, linear)
 
 
-def _trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
+def trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
     """Go to the precision found, within bounds."""
     precision, vectors = np.linalg.eigh(evidence.precision)
     reach = _reach(evidence, vectors)

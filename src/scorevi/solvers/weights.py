@@ -32,26 +32,27 @@ def weights(z: Array, log_q_then: Array, log_det: float, needed: float) -> Array
     """
     ratio = -0.5 * np.vecdot(z, z) - log_det - log_q_then
     log_weights = np.minimum(_MOST_WEIGHT, ratio)
-    if _effective_size(log_weights) < _EVEN * len(z):
+    if effective_size(log_weights) < _EVEN * len(z):
         log_weights = np.minimum(0.0, ratio)
-    log_weights = log_weights * _largest_power(log_weights, min(needed, 0.999 * len(z)))
+    log_weights = log_weights * largest_power(log_weights, min(needed, 0.999 * len(z)))
     return np.asarray(np.exp(log_weights - log_weights.max()), dtype=np.float64)
 
 
-def _largest_power(log_weights: Array, needed: float) -> float:
+def largest_power(log_weights: Array, needed: float) -> float:
     """Return the largest power, at most 1, at which the effective sample size is met."""
-    if _effective_size(log_weights) >= needed:
+    if effective_size(log_weights) >= needed:
         return 1.0
     low, high = 0.0, 1.0
     for _ in range(20):
         middle = 0.5 * (low + high)
-        if _effective_size(middle * log_weights) >= needed:
+        if effective_size(middle * log_weights) >= needed:
             low = middle
         else:
             high = middle
     return low
 
 
-def _effective_size(log_weights: Array) -> float:
+def effective_size(log_weights: Array) -> float:
+    """Return the number of even weights that are worth as much."""
     weight = np.exp(log_weights - log_weights.max())
     return float(weight.sum() ** 2 / (weight @ weight))

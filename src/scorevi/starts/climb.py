@@ -12,7 +12,7 @@ import scipy.optimize
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
-from scorevi.families import Gaussian
+from scorevi.families import Approximation, Gaussian
 
 _MAX_RESTARTS = 5
 _MEMORY = 20
@@ -20,7 +20,7 @@ _WITHIN = 6.0
 """Standard deviations beyond the typical distance of a draw."""
 
 
-def is_within(q: Gaussian, point: Array) -> bool:
+def is_within(q: Approximation, point: Array) -> bool:
     """Whether a point lies where draws from q do, or not far outside."""
     return float(q.distance(point)) < math.sqrt(q.dim) + _WITHIN
 

@@ -89,7 +89,7 @@ class BestLine:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FitWarning)
                 fits = [fit(problem.target, seed=seed, max_gradients=2_000) for seed in range(5)]
-            start = min((one.q for one in fits), key=measure)
+            start = min((one.q.coordinates for one in fits), key=measure)
             began = time.perf_counter()
             best = best_gaussian(problem.target, start, draws=self.draws, iterations=60)
             seconds = time.perf_counter() - began

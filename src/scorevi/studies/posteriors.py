@@ -183,7 +183,9 @@ class VerdictLine:
                 warnings.simplefilter("ignore", FitWarning)  # the verdict says it
                 result = fit(problem.target, seed=seed)
                 verdict = result.check(seed=seed)
-            found = {name: measure(result.q) for name, measure in problem.measures.items()}
+            found = {
+                name: measure(result.q.coordinates) for name, measure in problem.measures.items()
+            }
             found["verdict"] = float(VERDICTS.index(str(verdict)))
             found["settled"] = float(result.status == "converged")
             spent, seconds = result.num_gradients, result.seconds

@@ -110,7 +110,9 @@ def _trial(suite: str, name: str, case: Case, seed: int) -> Trial:
         if result.num_updates and case.errors is not None:
             mean_off, sd_off = case.errors(result)
         if result.num_updates and not math.isnan(case.best_elbo):
-            below = case.best_elbo - elbo(result.q, case.target, noise_for(case.target.dim))
+            below = case.best_elbo - elbo(
+                result.q.coordinates, case.target, noise_for(case.target.dim)
+            )
     spent = result.trace.num_gradients
     return Trial(
         suite=suite,

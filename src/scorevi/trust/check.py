@@ -86,7 +86,7 @@ def walls(exam: Examination) -> Iterator[Reason]:
 
 def contradicting(exam: Examination) -> Iterator[Reason]:
     """Ask whether the scores belong to the log densities; if not, no other evidence counts."""
-    text = contradiction(exam.fresh.draws, exam.q, exam.evaluator)
+    text = contradiction(exam.fresh.draws, exam.q.coordinates, exam.evaluator)
     if text is not None:
         yield Reason("fail", text, ADVICE)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.newton import steps
-from scorevi.families import Gaussian
+from scorevi.families import Approximation
 from scorevi.trust.examination import MEAN_WARN, SD_WARN, Examination
 from scorevi.trust.fresh_draws import Fresh
 from scorevi.trust.verdict import Reason
@@ -31,16 +31,17 @@ class ErrorBars(NamedTuple):
     sd_error: Array
 
 
-def error_bars(q: Gaussian, fresh: Fresh) -> ErrorBars:
+def error_bars(q: Approximation, fresh: Fresh) -> ErrorBars:
     r"""Estimate how far q is from the Gaussian of highest ELBO, from the scores at fresh draws.
 
     There :math:`E_q[h]` and :math:`I + E_q[h z^\top]` vanish; elsewhere Newton's step for each
     marginal (:func:`scorevi.base.newton.steps`) says how far it is, with its standard error;
-    h + z in the place of h has the same means, and no variance where q is exact.
+    h + z in the place of h has the same means, and no variance where q is exact. Of a mixture the
+    same is asked in the coordinates of the Gaussian with its moments.
     """
-    z = fresh.z[fresh.good]
-    mismatch = np.asarray(q.whiten_score(fresh.score[fresh.good])) + z
-    found = steps(q.factor / q.sd[:, None], z, mismatch)
+    theta, score = fresh.theta[fresh.good], fresh.score[fresh.good]
+    white = q.coordinates
+    found = steps(white.factor / q.sd[:, None], white.whiten(theta), q.mismatch(theta, score))
     mean_step, mean_error = found.mean * q.sd, found.mean_error * q.sd
     sd_step, sd_error = found.log_sd * q.sd, found.log_sd_error * q.sd
     return ErrorBars(

@@ -13,7 +13,7 @@ import numpy as np
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import BadScores, Evaluator
 from scorevi.base.status import Status
-from scorevi.families import Gaussian
+from scorevi.families import Approximation
 from scorevi.trust.fresh_draws import Fresh, draw, joined
 from scorevi.trust.weights import Weights, smooth
 
@@ -52,7 +52,7 @@ class Course(NamedTuple):
 class Examination:
     """One fit under examination. A piece of evidence is a function of it."""
 
-    q: Gaussian
+    q: Approximation
     course: Course
     labels: Sequence[str]
     """A name for each entry of theta."""

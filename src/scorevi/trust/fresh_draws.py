@@ -10,7 +10,7 @@ from scorevi.base.arrays import Array, Mask
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.noise import CHECK, stream
 from scorevi.base.pairs import Draws
-from scorevi.families import Gaussian
+from scorevi.families import Approximation
 
 DRAWS = 400
 
@@ -35,7 +35,7 @@ class Fresh(NamedTuple):
         return Draws(self.theta, self.score, self.log_ratio + self.log_q, self.log_q)
 
 
-def draw(q: Gaussian, size: int, seed: int, evaluator: Evaluator, *, after: int = 0) -> Fresh:
+def draw(q: Approximation, size: int, seed: int, evaluator: Evaluator, *, after: int = 0) -> Fresh:
     """Draw from q and evaluate; ``after`` so many draws of the same seed."""
     noise = stream(seed, CHECK).standard_normal((after + size, q.noise_width))[after:]
     theta, z, _, log_q = q.points(noise)

@@ -10,7 +10,7 @@ import numpy as np
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.base.noise import MODES, stream
-from scorevi.families import Gaussian
+from scorevi.families import Approximation
 from scorevi.starts.climb import Ascent, is_within
 from scorevi.starts.paths import judge_path
 from scorevi.trust.examination import Examination
@@ -77,14 +77,14 @@ def other_modes(exam: Examination) -> Iterator[Reason]:
     )
 
 
-def _is_at_rest(q: Gaussian, evaluator: Evaluator) -> bool:
+def _is_at_rest(q: Approximation, evaluator: Evaluator) -> bool:
     """Whether a climb from the mean of q stays within q, as it does where q is at a mode."""
     ascent = Ascent(evaluator)
     ascent.climb(q.mean, at_most=2 * _CLIMB)
     return not ascent.path or is_within(q, ascent.path[-1].theta)
 
 
-def _around(q: Gaussian, rng: np.random.Generator) -> Array:
+def _around(q: Approximation, rng: np.random.Generator) -> Array:
     """Return points far outside q on all sides: both ends of random orthogonal directions."""
     dim = q.dim
     radius = math.sqrt(dim) + _WIDE
@@ -93,7 +93,7 @@ def _around(q: Gaussian, rng: np.random.Generator) -> Array:
         axes = np.linalg.qr(rng.standard_normal((dim, min(dim, _FAR // 2))))[0].T
         ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
         radius *= 2.0
-    return np.asarray(q.unwhiten(np.array(ends[:_FAR])))
+    return np.asarray(q.coordinates.unwhiten(np.array(ends[:_FAR])))
 
 
 def disagreement(exam: Examination) -> Iterator[Reason]:

@@ -46,7 +46,7 @@ def second_fit(exam: Examination) -> Iterator[Reason]:
     racer = None
     evaluator.max_gradients = evaluator.spent + length
     try:
-        if _are_even(exam) and comes_back(evaluator, q, rng):
+        if _are_even(exam) and comes_back(evaluator, q.coordinates, rng):
             return
         start = choose(evaluator, rng, rng.uniform(-_NEARBY, _NEARBY, q.dim))
         racer = Racer(evaluator, start.q, *start.pairs)
@@ -68,7 +68,7 @@ def second_fit(exam: Examination) -> Iterator[Reason]:
     yield Reason(
         "fail",
         f"a second fit, from a start of its own, has an ELBO {gain:.1f} nats higher, and the mean "
-        f"of {exam.labels[worst]} {off[worst]:.2g} sd away: this one is not the best Gaussian",
+        f"of {exam.labels[worst]} {off[worst]:.2g} sd away: this one is not the best there is",
         "Run with restarts=, or with another seed, and keep the fit with the highest ELBO.",
     )
 

@@ -70,7 +70,7 @@ def _within(exam: Examination) -> Iterator[Reason]:
     weights, fresh = exam.weights, exam.fresh
     assert weights is not None
     if not weights.reliable:
-        wide = too_wide(exam.q, fresh)
+        wide = too_wide(exam.q.coordinates, fresh)
         if wide is not None:
             yield Reason(
                 "fail",

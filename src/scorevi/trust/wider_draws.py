@@ -18,7 +18,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.noise import WIDER, stream
-from scorevi.families import Gaussian
+from scorevi.families import Approximation, Gaussian
 from scorevi.trust.examination import Examination
 
 _STRETCH = 3.0
@@ -31,57 +31,60 @@ def look_wider(exam: Examination) -> tuple[Array, Array]:
     fresh = exam.fresh
     assert fresh.log_ratio is not None
     rng = stream(exam.seed, WIDER)
-    return _look(exam, exam.q, rng, fresh.z, fresh.theta, fresh.log_ratio)
+    return _look(exam, exam.q, rng, fresh.theta, fresh.log_ratio + fresh.log_q)
 
 
 def look_again(exam: Examination, mean: Array, covariance: Array) -> tuple[Array, Array]:
     """Return draws of, and wider than, the Gaussian with the moments that were found instead."""
     rng = stream(exam.seed, WIDER, 1)
     q = Gaussian.from_moments(mean, covariance)
-    z = rng.standard_normal((len(exam.fresh.z), q.dim))
-    theta = np.asarray(q.unwhiten(z))
-    return _look(exam, q, rng, z, theta, _log_ratio(exam, q, theta))
+    theta = np.asarray(q.unwhiten(rng.standard_normal((len(exam.fresh.theta), q.dim))))
+    return _look(exam, q, rng, theta, _log_density(exam, theta))
 
 
 def _look(
     exam: Examination,
-    q: Gaussian,
+    q: Approximation,
     rng: np.random.Generator,
     own: Array,
-    own_theta: Array,
-    own_ratio: Array,
+    own_log_p: Array,
 ) -> tuple[Array, Array]:
-    """Add wider draws to those of q itself, and weigh all of them against their mixture."""
+    """Add wider draws to those of q itself, and weigh all of them against their mixture.
+
+    Those of a mixture are from wider than the Gaussian with its moments.
+    """
     count = TIMES * len(own)
-    axes = q.factor / q.sd[:, None]  # row j: the direction, in whitened coordinates, of parameter j
+    white = q.coordinates
+    axes = white.factor / q.sd[:, None]  # row j: the whitened direction of parameter j
     widened = 1.0 + math.sqrt(2.0 / q.dim)
     z = rng.standard_normal((count, q.dim))
     half = count // 2
     z[:half] *= widened
     along = axes[rng.integers(q.dim, size=count - half)]
     z[half:] += (_STRETCH - 1.0) * np.vecdot(z[half:], along)[:, None] * along
-    theta = np.asarray(q.unwhiten(z))
-    log_ratio = np.concatenate([own_ratio, _log_ratio(exam, q, theta)])
-    log_ratio -= _log_mixture(np.concatenate([own, z]), axes, widened)
-    return np.concatenate([own_theta, theta]), log_ratio
+    theta = np.asarray(white.unwhiten(z))
+    log_p = np.concatenate([own_log_p, _log_density(exam, theta)])
+    theta = np.concatenate([own, theta])
+    wider = white.log_density(theta) + _log_wider(white.whiten(theta), axes, widened)
+    inner, outer = math.log(1.0 / (1.0 + TIMES)), math.log(TIMES / (1.0 + TIMES))
+    return theta, log_p - np.logaddexp(inner + q.log_density(theta), outer + wider)
 
 
-def _log_ratio(exam: Examination, q: Gaussian, theta: Array) -> Array:
+def _log_density(exam: Examination, theta: Array) -> Array:
+    """Evaluate; −∞ where it is no use."""
     evaluation = exam.evaluator(theta)
     good = exam.evaluator.usable(evaluation)
     assert evaluation.log_density is not None
-    return np.where(good, evaluation.log_density - q.log_density(theta), -np.inf)
+    return np.where(good, evaluation.log_density, -np.inf)
 
 
-def _log_mixture(z: Array, axes: Array, widened: float) -> Array:
-    """Return log(mixture/q) at draws in whitened coordinates, (n,)."""
+def _log_wider(z: Array, axes: Array, widened: float) -> Array:
+    """Return the log density of wider draws over N(0, I), in whitened coordinates, (n,)."""
     dim = z.shape[1]
     squares = (z @ axes.T) ** 2
     along = np.logaddexp.reduce(_log_excess(squares, _STRETCH), axis=1) - math.log(dim)
     around = _log_excess(np.vecdot(z, z), widened) - (dim - 1) * math.log(widened)
-    own, other = 1.0 / (1.0 + TIMES), 0.5 * TIMES / (1.0 + TIMES)
-    parts = [np.full(len(z), math.log(own)), math.log(other) + along, math.log(other) + around]
-    return np.asarray(np.logaddexp.reduce(parts, axis=0))
+    return np.asarray(np.logaddexp(along, around) - math.log(2.0))
 
 
 def _log_excess(square: Array, scale: float) -> Array:

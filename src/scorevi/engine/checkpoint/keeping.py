@@ -23,6 +23,7 @@ from scorevi.engine.checkpoint.identity import find_difference, identity_of, pro
 from scorevi.engine.quality import joined
 from scorevi.engine.records import ChunksSnapshot, Snapshot, Updates
 from scorevi.engine.run import Run
+from scorevi.solvers import RECORDS
 from scorevi.solvers.base import Solver, family_of
 from scorevi.starts.start import Initial
 from scorevi.targets import Target
@@ -80,7 +81,7 @@ class Checkpoint:
         states = [one.init(family_of(one).standard(target.dim)) for one in variants]
         example = BadScore(np.zeros(1), "", "")
         self._types = record_types(*states, example)
-        for kind in (Snapshot, ChunksSnapshot, Account, Draws, Fresh):
+        for kind in (Snapshot, ChunksSnapshot, Account, Draws, Fresh, *RECORDS):
             self._types[kind.__name__] = kind
         if self._read:
             difference = find_difference(self._read, self._identity, self._probe)

@@ -1,0 +1,473 @@
+r"""Replay for a mixture: one Gaussian first, then as many as the scores ask for.
+
+Where one Gaussian has arrived and is not the posterior, it is split along the direction in which
+the score is least linear (:mod:`scorevi.base.valley`): in a hierarchy the log of a group scale,
+given which the rest is nearly Gaussian. Each part then moves by a regression of its own on the
+pairs that all share (:mod:`scorevi.solvers.components`), is split again while its score is bent,
+and those at the edges send scouts outwards (:mod:`scorevi.solvers.scouts`), until nothing is left
+to gain.
+
+- *Steps.* Replay's: precision I → I − M, mean by (I − M)⁻¹a, within its trust region. With one
+  component it is replay.
+- *Weights.* :math:`\log w_k` moves by :math:`E_{q_k}[\log p - \log q]`, as far as that is known.
+- *Draws.* Half of a batch comes from the mixture, half from those of its components that have had
+  the fewest draws of their own, so that what is small is known as well as what is large.
+
+A step takes O(K·n·D²), n the number of pairs that count for a component, at most 512 or 4(D + 1),
+and the memory O(N·D), N at most 4096 or 8(D + 1). The number of components is at most 40, and in
+more than 60 dimensions 2400/D, at least 16.
+
+References
+----------
+Arenz, Zhong and Neumann (2018), Efficient gradient-free variational inference using policy search,
+*ICML*: natural gradients for mixtures, component by component. Rue, Martino and Chopin (2009): the
+nested approximations of models that are Gaussian given a few parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+
+from scorevi.base.arrays import Array, as_count
+from scorevi.base.pairs import Draws, Pair
+from scorevi.base.threads import one_thread
+from scorevi.base.valley import valley
+from scorevi.families import Gaussian, Mixture
+from scorevi.families.gaussian import HALF_LOG_2PI
+from scorevi.solvers.base import Batch
+from scorevi.solvers.components import Local, Pairs, look, of_parameters
+from scorevi.solvers.replay import Replay, ReplayState, trusted_step
+from scorevi.solvers.scouts import DRAWS, FARTHEST, MOST_AXES, Scout, judge, lacking, send, shorten
+
+_MOST_DIMENSIONS = 256
+_UNEVEN = 0.3
+"""The spread of log p − log q from which on one Gaussian is not enough."""
+_CLEARLY = 0.6
+"""The same while q may still gain."""
+_APART = 0.65
+"""Half of the way between the two parts of a component, in its standard deviations."""
+_BENT, _WORTH = 0.15, 0.02
+"""|Q_u|² of a component that is split, and the same times its weight."""
+_AMONG_BEST = 0.3
+_NEW_AXIS = 0.5
+_FLAT = 0.5
+_OWN = 2.0
+"""Draws of its own that a component is given first, over D + 1."""
+_LEAST_WEIGHT = 5e-4
+_LARGEST_CHANGE = 1.0
+_SHARE = 10
+"""A batch is about this part of the memory."""
+_MEMORY = 4096
+_LONGEST, _LONGEST_PER_DIMENSION = 2000, 60
+"""Draws after which no component is added any more."""
+_REST = 0.4
+"""The part of all draws that must have passed since."""
+
+
+class MixingState(NamedTuple):
+    """A mixture, the pairs, and what was tried. Parts and pairs are in the coordinates of base."""
+
+    q: Mixture
+    proposal: Mixture
+    """What the next batch is drawn from."""
+    base: Gaussian
+    parts: Mixture
+    z: Array
+    h: Array
+    log_p: Array
+    """NaN where it is not known."""
+    log_then: Array
+    """Log density of what each pair was drawn from."""
+    axes: Array
+    """Directions along which components were split, orthonormal columns, (D, d)."""
+    own: Array
+    """Draws that each component had of its own, (K,)."""
+    reach: Array
+    """How far scouts go from each component, along each axis, to each side, (K, 3, 2)."""
+    asked: Array
+    """How many draws there were when they last did."""
+    scouts: tuple[Scout, ...]
+    drawn: int
+    """Draws since the mixture began."""
+    changed: int
+    """How many of them when components last came or were split."""
+    missed: int
+    """How many when what lay far above the mixture was no component."""
+    batch_size: int
+    ending: str
+    """Why nothing is left to gain; empty while something is."""
+
+
+class MixingInfo(NamedTuple):
+    """What a step found."""
+
+    components: int
+    elbo: float
+    """Of q, by the batch."""
+    fisher: float
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """The solver that goes on where one Gaussian is not enough.
+
+    Parameters
+    ----------
+    batch_size
+        Draws in the first step, as for :class:`~scorevi.Replay`.
+    components
+        The most components; as many as the dimension allows if left out.
+    """
+
+    batch_size: int | None = None
+    components: int | None = None
+    name = "mixing"
+    family = Gaussian
+    compilable = False
+    _replay: Replay = field(default=Replay(), repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.components is not None:
+            object.__setattr__(self, "components", as_count("components", self.components))
+        object.__setattr__(self, "_replay", Replay(self.batch_size))
+
+    def batch_size_for(self, dim: int) -> int:
+        """Return the size of the first batches."""
+        return self._replay.batch_size_for(dim)
+
+    def init(self, q: Gaussian) -> ReplayState:
+        """Start with one Gaussian."""
+        return self._replay.init(q)
+
+    def remember(self, state: ReplayState, pairs: Sequence[Pair]) -> ReplayState:
+        """Take in pairs that others paid for."""
+        return self._replay.remember(state, pairs)
+
+    def grown(self, state: Any, draws: Draws | None, *, early: bool) -> MixingState | None:
+        """Go on from one Gaussian that has arrived; None where it is enough.
+
+        Parameters
+        ----------
+        state
+            Replay's.
+        draws
+            The last draws of the run.
+        early
+            Whether q may still gain, so that its draws must say it clearly.
+        """
+        if not isinstance(state, ReplayState) or draws is None or self.components == 1:
+            return None
+        base, dim = state.q, state.q.dim
+        ratio = draws.log_density - np.asarray(base.log_density(draws.theta))
+        ratio = ratio[np.isfinite(ratio)]
+        if dim > _MOST_DIMENSIONS or len(ratio) == 0:
+            return None
+        spread = 1.4826 * float(np.median(np.abs(ratio - np.median(ratio))))
+        if spread < (_CLEARLY if early else _UNEVEN):
+            return None
+        one = Mixture.standard(dim)
+        nothing = np.zeros((1, MOST_AXES, 2))
+        return MixingState(
+            q=Mixture(log_weights=np.zeros(1), components=(base,)),
+            proposal=Mixture(log_weights=np.zeros(1), components=(base,)),
+            base=base,
+            parts=one,
+            z=state.z,
+            h=state.h,
+            log_p=np.full(len(state.z), np.nan),
+            log_then=state.log_q_then + base.log_det - dim * HALF_LOG_2PI,
+            axes=np.zeros((dim, 0)),
+            own=np.zeros(1),
+            reach=nothing + FARTHEST,
+            asked=nothing,
+            scouts=(),
+            drawn=0,
+            changed=0,
+            missed=0,
+            batch_size=_batch_size(dim, 0),
+            ending="",
+        )
+
+    def most(self, dim: int) -> int:
+        """Return the most components."""
+        return self.components or int(np.clip(2400 / dim, 16, 40))
+
+    def step(self, state: Any, batch: Batch) -> tuple[Any, Any]:
+        """Remember the batch, and move every component to where all pairs together say."""
+        if isinstance(state, ReplayState):
+            return self._replay.step(state, batch)
+        with one_thread(state.q.dim):
+            return self._step(state, batch)
+
+    def _step(self, state: MixingState, batch: Batch) -> tuple[MixingState, MixingInfo]:
+        base, parts, dim = state.base, state.parts, state.base.dim
+        z, log_p = base.whiten(batch.theta), np.asarray(batch.log_density) + base.log_det
+        log_then = np.asarray(batch.log_q) + base.log_det
+        most = max(_MEMORY, 8 * (dim + 1))
+        memory = state._replace(
+            z=np.concatenate([state.z, z])[-most:],
+            h=np.concatenate([state.h, np.asarray(base.whiten_score(batch.score))])[-most:],
+            log_p=np.concatenate([state.log_p, log_p])[-most:],
+            log_then=np.concatenate([state.log_then, log_then])[-most:],
+        )
+        pairs = _pairs(memory)
+        looks = [
+            look(
+                pairs, k, part, _unit(part.factor.T @ state.axes), of_parameters(_under(base, part))
+            )
+            for k, part in enumerate(parts.components)
+        ]
+        growth = Growth.of(state, looks)
+        level = growth.settle(looks)
+        drawn_from = Mixture(
+            log_weights=state.proposal.log_weights,
+            components=(*parts.components, *(scout.part for scout in state.scouts)),
+        )
+        share = np.exp(drawn_from.log_parts(z) - log_then[:, None])
+        count = len(parts.components)
+        growth.own += share[:, :count].sum(axis=0)
+        drawn = state.drawn + len(z)
+        is_growing = drawn < _LONGEST + _LONGEST_PER_DIMENSION * dim
+        changed, missed = state.changed, state.missed
+        for scout, its in zip(state.scouts, share[:, count:].T, strict=True):
+            deserved = judge(scout, parts, its, z, log_p, level)
+            if deserved == -math.inf:
+                missed = drawn if scout.axis < 0 else missed
+                shorten(growth.reach, growth.asked, scout)
+            elif growth.count < self.most(dim):
+                growth.add(scout.part, deserved)
+                changed = drawn
+        scouts: list[Scout] = []
+        is_growing = is_growing and growth.count < self.most(dim)
+        if is_growing and drawn - changed >= max(2 * len(z), 3 * (dim + 1)):
+            room = min(count // 2 + 1, self.most(dim) - growth.count)
+            for k, direction in _to_split(parts, looks)[:room]:
+                growth.split(k, direction, parts.components[k])
+                changed = drawn
+        growth.drop(_LEAST_WEIGHT)
+        now = growth.mixture
+        if is_growing and changed < drawn:
+            locals_ = [looks[k] if k >= 0 else None for k in growth.origin]
+            scouts = send(now, growth.axes, locals_, growth.reach, drawn, growth.asked)
+            for scout in scouts:
+                growth.asked[scout.parent, scout.axis, scout.side] = drawn
+            if drawn > 2 * state.missed:
+                scouts += lacking(now, memory.z, pairs.log_ratio, level)
+        size = _batch_size(dim, 0 if is_growing else len(memory.z))
+        proposal = _proposal(now, growth.own, scouts, size)
+        following = memory._replace(
+            q=_in_space(base, now),
+            proposal=_in_space(base, proposal),
+            parts=now,
+            axes=growth.axes,
+            own=growth.own,
+            reach=growth.reach,
+            asked=growth.asked,
+            scouts=tuple(scouts),
+            drawn=drawn,
+            changed=changed,
+            missed=missed,
+            batch_size=size,
+            ending="" if scouts else _ending(growth.count, drawn, drawn - changed, size),
+        )
+        return following, _info(state.q, batch, growth.count)
+
+
+class Growth:
+    """The components of a mixture while a step changes them."""
+
+    def __init__(self, log_weights: Array, parts: list[Gaussian], state: MixingState) -> None:
+        self.log_weights = log_weights
+        self.parts = parts
+        self.axes = state.axes
+        self.own = state.own.copy()
+        self.reach, self.asked = state.reach.copy(), state.asked.copy()
+        self.origin = list(range(len(parts)))
+        """Which component of the step's beginning each of them is; −1 for a new one."""
+
+    @classmethod
+    def of(cls, state: MixingState, looks: list[Local | None]) -> Growth:
+        """Move every component to where its pairs say."""
+        moved = [
+            part if local is None else _moved(part, local)
+            for part, local in zip(state.parts.components, looks, strict=True)
+        ]
+        return cls(state.parts.log_weights.copy(), moved, state)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.parts)
+
+    @property
+    def mixture(self) -> Mixture:
+        """The mixture of them."""
+        return Mixture(log_weights=self.log_weights, components=self.parts)
+
+    def settle(self, looks: list[Local | None]) -> float:
+        """Move the weights to where the pairs say; returns what the mixture is worth."""
+        known = np.array([local is not None for local in looks])
+        if not known.any():
+            return math.nan
+        values = np.array([local.value for local in looks if local is not None])
+        errors = np.array([local.value_error for local in looks if local is not None])
+        share = np.exp(self.log_weights[known])
+        level = float(share @ values / share.sum())
+        off = values - level
+        off = np.sign(off) * np.maximum(0.0, np.abs(off) - errors)
+        self.log_weights[known] += np.clip(off, -_LARGEST_CHANGE, _LARGEST_CHANGE)
+        return level
+
+    def add(self, part: Gaussian, log_weight: float) -> None:
+        """Take in a component, whose log weight is compared with 1 for all others together."""
+        self.log_weights -= scipy.special.logsumexp(self.log_weights)
+        self.log_weights = np.append(self.log_weights, log_weight)
+        self.parts.append(part)
+        self._new(0.0)
+
+    def split(self, k: int, direction: Array, as_it_was: Gaussian) -> None:
+        """Put two in the place of component k, along a unit vector of its whitened space."""
+        axis = np.linalg.solve(as_it_was.factor.T, direction)
+        axis = axis / np.linalg.norm(axis)
+        axis = axis - self.axes @ (self.axes.T @ axis)
+        length = float(np.linalg.norm(axis))
+        if length > _NEW_AXIS and self.axes.shape[1] < MOST_AXES:
+            self.axes = np.concatenate([self.axes, axis[:, None] / length], axis=1)
+        narrower = math.sqrt(1.0 - _APART**2)
+        root = np.eye(len(direction)) + (narrower - 1.0) * np.outer(direction, direction)
+        one, other = (
+            self.parts[k].moved(sign * _APART * direction, root, math.log(narrower))
+            for sign in (-1.0, 1.0)
+        )
+        self.parts[k] = one
+        self.parts.append(other)
+        self.log_weights[k] -= math.log(2.0)
+        self.log_weights = np.append(self.log_weights, self.log_weights[k])
+        self.own[k] *= 0.5
+        self.reach[k], self.asked[k], self.origin[k] = FARTHEST, 0.0, -1
+        self._new(float(self.own[k]))
+
+    def drop(self, least: float) -> None:
+        """Leave out components of next to no weight."""
+        log_weights = self.log_weights - scipy.special.logsumexp(self.log_weights)
+        kept = np.flatnonzero(log_weights >= math.log(least))
+        self.log_weights = log_weights[kept]
+        self.parts = [self.parts[k] for k in kept]
+        self.origin = [self.origin[k] for k in kept]
+        self.own, self.reach, self.asked = self.own[kept], self.reach[kept], self.asked[kept]
+
+    def _new(self, own: float) -> None:
+        self.own = np.append(self.own, own)
+        blank = np.zeros((1, MOST_AXES, 2))
+        self.reach = np.concatenate([self.reach, blank + FARTHEST])
+        self.asked = np.concatenate([self.asked, blank])
+        self.origin.append(-1)
+
+
+def _pairs(state: MixingState) -> Pairs:
+    """Return the memory as the components see it."""
+    parts, axes = state.parts, state.axes
+    log_parts = parts.log_parts(state.z)
+    log_q = scipy.special.logsumexp(log_parts, axis=1)
+    along = log_parts
+    if axes.shape[1]:
+        seen = [_seen_along(part, axes) for part in parts.components]
+        along = Mixture(log_weights=parts.log_weights, components=seen).log_parts(state.z @ axes)
+    return Pairs(
+        state.z,
+        state.h,
+        state.h - parts.score(state.z),
+        state.log_p - log_q,
+        log_parts,
+        state.log_then,
+        along - scipy.special.logsumexp(along, axis=1, keepdims=True),
+    )
+
+
+def _seen_along(part: Gaussian, axes: Array) -> Gaussian:
+    """Return the marginal of a component along axes."""
+    upper: Array = np.linalg.qr(part.factor.T @ axes, mode="r")  # type: ignore[assignment]
+    log_det = float(np.log(np.abs(np.diag(upper))).sum())
+    return Gaussian(axes.T @ part.mean, upper.T, log_det)
+
+
+def _moved(part: Gaussian, local: Local) -> Gaussian:
+    """Take replay's step."""
+    shift, variances, vectors = trusted_step(local.evidence)
+    scales = np.sqrt(variances)
+    return part.moved(shift, (vectors * scales) @ vectors.T, float(np.log(scales).sum()))
+
+
+def _to_split(parts: Mixture, looks: list[Local | None]) -> list[tuple[int, Array]]:
+    """Return the components whose score is bent, and along what, those first that matter most."""
+    found = []
+    for k, local in enumerate(looks):
+        if local is None or local.effective <= 3 * (parts.dim + 1):
+            continue
+        along = valley(local.z, local.residual, local.weight)
+        if along is not None and along.strength > _BENT:
+            found.append((float(parts.weights[k]) * along.strength, k, along.direction))
+    least = max([_WORTH, *(_AMONG_BEST * worth for worth, _, _ in found)])
+    found.sort(key=lambda one: -one[0])
+    return [(k, direction) for worth, k, direction in found if worth >= least]
+
+
+def _proposal(parts: Mixture, own: Array, scouts: Sequence[Scout], size: int) -> Mixture:
+    """Return what to draw from: the mixture, what is known least of it, and the scouts."""
+    wanted = np.maximum(0.0, _OWN * (parts.dim + 1) - own)
+    if len(own) == 1 or wanted.sum() == 0.0:
+        wanted = np.ones(len(own))
+    weights = (1.0 - _FLAT) * parts.weights + _FLAT * wanted / wanted.sum()
+    each = min(DRAWS / size, 0.5 / max(1, len(scouts)))
+    weights = np.concatenate([weights * (1.0 - each * len(scouts)), np.full(len(scouts), each)])
+    return Mixture(weights, (*parts.components, *(scout.part for scout in scouts)))
+
+
+def _in_space(base: Gaussian, parts: Mixture) -> Mixture:
+    """Return a mixture in the space of theta."""
+    return Mixture(
+        log_weights=parts.log_weights,
+        components=[_under(base, part) for part in parts.components],
+    )
+
+
+def _under(base: Gaussian, part: Gaussian) -> Gaussian:
+    return base.moved(part.mean, part.factor, part.log_det)
+
+
+def _unit(columns: Array) -> Array:
+    return np.asarray(columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300))
+
+
+def _batch_size(dim: int, count: int) -> int:
+    """Return a batch's size, of a few sizes only, since some targets are compiled for each."""
+    size = max(32, 2 * dim)
+    while size * _SHARE * 1.5 < count:
+        size = math.ceil(1.5 * size)
+    return size
+
+
+def _ending(count: int, drawn: int, since: int, size: int) -> str:
+    """Say why nothing is left to gain, if nothing is, ``since`` draws after the last change."""
+    if since < max(_REST * drawn, 6 * size):
+        return ""
+    if count == 1:
+        return "the scores ask for no second component"
+    return f"{count} components, and nothing was added in the last {since} gradients"
+
+
+def _info(q: Mixture, batch: Batch, count: int) -> MixingInfo:
+    """Judge a mixture by draws of what it was drawn by."""
+    theta = np.asarray(batch.theta)
+    log_q = np.asarray(q.log_density(theta))
+    weight = np.exp(np.minimum(0.0, log_q - batch.log_q - np.max(log_q - batch.log_q)))
+    weight /= weight.sum()
+    mismatch = q.mismatch(theta, np.asarray(batch.score))
+    fisher = float(weight @ np.vecdot(mismatch, mismatch)) / q.dim
+    return MixingInfo(count, float(weight @ (np.asarray(batch.log_density) - log_q)), fisher)

@@ -1,0 +1,134 @@
+"""Where a mixture may have to go on: components that are tried before they are believed.
+
+A component at the edge of a mixture, along a direction in which the posterior changes its shape,
+is copied outwards, its precision as the third derivatives of log p say that it goes on. A few draws
+of the copy tell how much of the posterior it covers, and whether the mixture lacks it. Where they
+say no, half of the way is tried next.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.families import Gaussian, Mixture
+from scorevi.solvers.components import Local, value
+
+MOST_AXES = 3
+FARTHEST = 1.6
+"""Standard deviations of a component, from it to its copy."""
+DRAWS = 8
+_NEAREST, _NEARER = 0.6, 0.65
+_WIDER = 1.2
+"""The copy's own width along the way."""
+_ALONE = 0.4
+"""How much the others may add, in nats, where a copy is to be: there is an edge."""
+_LONGEST = 1.2
+"""Of a change of the log precision that is extrapolated."""
+_BEND = 0.5
+_AT_ONCE = 5
+_LEAST_MASS = -6.9
+"""The logarithm of the share of the posterior that is worth a component."""
+_LACKING = 3.0
+"""By how many nats a pair must lie above the mixture for a component to be tried there."""
+_FEWEST = 3.0
+
+
+class Scout(NamedTuple):
+    """A component on trial."""
+
+    part: Gaussian
+    parent: int
+    axis: int
+    """Of the known directions; −1 where it is not along one."""
+    side: int
+    """0 or 1."""
+
+
+def send(
+    parts: Mixture, axes: Array, looks: list[Local | None], reach: Array, drawn: int, asked: Array
+) -> list[Scout]:
+    """Return copies of components at the edges, those of the heaviest first."""
+    found = []
+    for k in np.argsort(-parts.log_weights):
+        local, part = looks[k], parts.components[k]
+        if local is None:
+            continue
+        for axis in range(axes.shape[1]):
+            way = part.factor.T @ axes[:, axis]
+            way = way / np.linalg.norm(way)
+            for side in (0, 1):
+                step = float(reach[k, axis, side])
+                if step < _NEAREST or asked[k, axis, side] > drawn / 2:
+                    continue
+                signed = step if side else -step
+                place = part.mean + signed * (part.factor @ way)
+                alone = float(part.log_density(place)) + parts.log_weights[k]
+                if float(parts.log_density(place)) - alone < _ALONE:
+                    bend = local.bends[axis] if axis < len(local.bends) else None
+                    found.append(Scout(_beyond(part, way, signed, bend), int(k), axis, side))
+    return found[:_AT_ONCE]
+
+
+def lacking(parts: Mixture, z: Array, log_ratio: Array, level: float) -> list[Scout]:
+    """Return a component at the pair that lies furthest above the mixture, if far enough."""
+    ratio = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
+    best = int(np.argmax(ratio))
+    if not ratio[best] > level + _LACKING:
+        return []
+    near = int(np.argmax(parts.log_parts(z[best])))
+    part = parts.components[near]
+    return [Scout(Gaussian(z[best], part.factor, part.log_det).scaled(0.7), near, -1, 0)]
+
+
+def judge(
+    scout: Scout, parts: Mixture, share: Array, z: Array, log_p: Array, level: float
+) -> float:
+    """Return the log weight that a scout deserves, or −∞.
+
+    Parameters
+    ----------
+    scout
+        Who is judged.
+    parts
+        The mixture without it.
+    share
+        How far each of the draws is its own, (n,).
+    z, log_p
+        The draws.
+    level
+        What the mixture is worth.
+    """
+    if share.sum() < _FEWEST:
+        return -np.inf
+    mass = value(share, log_p - scout.part.log_density(z))[0] - level
+    gain = value(share, log_p - parts.log_density(z))[0] - level
+    if not (gain > 0.0 and mass > _LEAST_MASS):
+        return -np.inf
+    return min(mass, float(parts.log_weights[scout.parent]))
+
+
+def shorten(reach: Array, asked: Array, scout: Scout) -> None:
+    """Let the next scout on the same way go less far, and at once."""
+    if scout.axis >= 0:
+        reach[scout.parent, scout.axis, scout.side] *= _NEARER
+        asked[scout.parent, scout.axis, scout.side] = 0.0
+
+
+def _beyond(part: Gaussian, way: Array, step: float, bend: Array | None) -> Gaussian:
+    """Return a copy of a component, moved along a unit vector of its whitened space."""
+    dim = len(way)
+    if bend is None:
+        bend = np.zeros((dim, dim))
+    rates, vectors = np.linalg.eigh(bend)
+    scales = np.exp(0.5 * np.clip(step * rates, -_LONGEST, _LONGEST))
+    aside = bend @ way
+    aside = aside - (aside @ way) * way
+    shift = step * way + 0.5 * step**2 * np.clip(aside, -_BEND, _BEND)
+    root = (vectors * scales) @ vectors.T
+    along = root.T @ way
+    along = along / np.linalg.norm(along)
+    root = root + (_WIDER - 1.0) * np.outer(root @ along, along)
+    return part.moved(shift, root, float(np.log(scales).sum()) + float(np.log(_WIDER)))
