@@ -25,6 +25,8 @@ from scorevi.families.gaussian import Gaussian
 _ENTROPY_DRAWS = 4000
 _BISECTIONS = 60
 _ROUNDING = 1e-13
+_NO_SHARE = 1e-14
+"""A share of the density at a point that does not change its score."""
 
 
 class Estimate(NamedTuple):
@@ -154,7 +156,7 @@ class Mixture:
         offset = math.fmod(float(uniform.sum()), 1.0)
         places = np.searchsorted(np.cumsum(self.weights), (ranks + offset) / len(noise))
         theta = self._at(noise[:, :-1], np.minimum(places, len(self.weights) - 1))
-        log_q, score = self._both(theta)
+        log_q, score = self.with_score(theta)
         return Points(theta, -np.asarray(self.coordinates.whiten_score(score)), None, log_q)
 
     def pull(self, points: Points, score: AnyArray) -> AnyArray:
@@ -173,7 +175,7 @@ class Mixture:
     def log_density(self, theta: ArrayLike) -> Array | float:
         """Return the log density, normalised, at a point (D,) or at each row of (n, D)."""
         parts = self.log_parts(theta)
-        total = scipy.special.logsumexp(parts, axis=-1)
+        total = np.logaddexp.reduce(parts, axis=-1)
         return float(total) if np.ndim(total) == 0 else np.asarray(total)
 
     def log_parts(self, theta: ArrayLike) -> Array:
@@ -184,7 +186,7 @@ class Mixture:
     def score(self, theta: ArrayLike) -> Array:
         """Return the gradient of the log density at a point (D,) or at each row of (n, D)."""
         points = np.atleast_2d(np.asarray(theta, dtype=np.float64))
-        score = self._both(points)[1]
+        score = self.with_score(points)[1]
         return score[0] if np.ndim(theta) == 1 else score
 
     def distance(self, theta: ArrayLike) -> Array | float:
@@ -192,6 +194,17 @@ class Mixture:
         each = [np.asarray(part.distance(theta)) for part in self.components]
         nearest = np.min(each, axis=0)
         return float(nearest) if nearest.ndim == 0 else nearest
+
+    def with_score(self, theta: Array, log_parts: Array | None = None) -> tuple[Array, Array]:
+        """Return log densities and scores at rows; ``log_parts`` if they are known already."""
+        parts = self.log_parts(theta) if log_parts is None else log_parts
+        total = np.asarray(np.logaddexp.reduce(parts, axis=1))
+        shares = np.exp(parts - total[:, None])
+        score = np.zeros_like(theta)
+        for k, part in enumerate(self.components):
+            near = shares[:, k] > _NO_SHARE
+            score[near] += shares[near, k, None] * part.score(theta[near])
+        return total, score
 
     def entropy(self, draws: int = _ENTROPY_DRAWS, seed: Seed = 0) -> Estimate:
         """Return the differential entropy, -E_q[log q], by draws, with its standard error."""
@@ -225,17 +238,6 @@ class Mixture:
         for k, part in enumerate(self.components):
             theta[places == k] = part.unwhiten(noise[places == k])
         return theta
-
-    def _both(self, theta: Array) -> tuple[Array, Array]:
-        """Return log densities and scores at rows."""
-        parts = self.log_parts(theta)
-        total = np.asarray(scipy.special.logsumexp(parts, axis=1))
-        shares = np.exp(parts - total[:, None])
-        score = np.zeros_like(theta)
-        for k, part in enumerate(self.components):
-            near = shares[:, k] > 0.0
-            score[near] += shares[near, k, None] * part.score(theta[near])
-        return total, score
 
 
 def _checked(weights: ArrayLike | None, components: tuple[Gaussian, ...]) -> Array:

@@ -22,7 +22,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 
 from scorevi.base.arrays import Array, Mask
 from scorevi.families import Gaussian
@@ -56,6 +55,7 @@ class Pairs(NamedTuple):
     """The same less the mixture's."""
     log_ratio: Array
     """log p − log q; NaN where log p is not known."""
+    log_q: Array
     log_parts: Array
     """log(w_k q_k), (n, K)."""
     log_then: Array
@@ -137,7 +137,7 @@ def _weights(pairs: Pairs, k: int, dim: int) -> tuple[Array, Mask, Array]:
     """
     ratio = pairs.log_parts[:, k] - pairs.log_then
     # Its own pairs count in full, however few of what they were drawn from was this component.
-    share = pairs.log_parts[:, k] - scipy.special.logsumexp(pairs.log_parts, axis=1)
+    share = pairs.log_parts[:, k] - pairs.log_q
     own = share >= min(_OWN, np.partition(share, -min(dim + 1, len(share)))[-(dim + 1) :].min())
     ratio = ratio - np.median(ratio[own])
     full = np.minimum(_MOST_WEIGHT, ratio)

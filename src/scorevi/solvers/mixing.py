@@ -374,7 +374,7 @@ def _pairs(state: MixingState) -> Pairs:
     """Return the memory as the components see it."""
     parts, axes = state.parts, state.axes
     log_parts = parts.log_parts(state.z)
-    log_q = scipy.special.logsumexp(log_parts, axis=1)
+    log_q, score = parts.with_score(state.z, log_parts)
     along = log_parts
     if axes.shape[1]:
         seen = [_seen_along(part, axes) for part in parts.components]
@@ -382,11 +382,12 @@ def _pairs(state: MixingState) -> Pairs:
     return Pairs(
         state.z,
         state.h,
-        state.h - parts.score(state.z),
+        state.h - score,
         state.log_p - log_q,
+        log_q,
         log_parts,
         state.log_then,
-        along - scipy.special.logsumexp(along, axis=1, keepdims=True),
+        along - np.logaddexp.reduce(along, axis=1)[:, None],
     )
 
 

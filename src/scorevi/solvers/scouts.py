@@ -51,25 +51,32 @@ def send(
     parts: Mixture, axes: Array, looks: list[Local | None], reach: Array, drawn: int, asked: Array
 ) -> list[Scout]:
     """Return copies of components at the edges, those of the heaviest first."""
-    found = []
+    ways, places = [], []
     for k in np.argsort(-parts.log_weights):
-        local, part = looks[k], parts.components[k]
-        if local is None:
+        if looks[k] is None:
             continue
+        part = parts.components[k]
         for axis in range(axes.shape[1]):
             way = part.factor.T @ axes[:, axis]
             way = way / np.linalg.norm(way)
+            image = part.factor @ way
             for side in (0, 1):
                 step = float(reach[k, axis, side])
-                if step < _NEAREST or asked[k, axis, side] > drawn / 2:
-                    continue
-                signed = step if side else -step
-                place = part.mean + signed * (part.factor @ way)
-                alone = float(part.log_density(place)) + parts.log_weights[k]
-                if float(parts.log_density(place)) - alone < _ALONE:
-                    bend = local.bends[axis] if axis < len(local.bends) else None
-                    found.append(Scout(_beyond(part, way, signed, bend), int(k), axis, side))
-    return found[:_AT_ONCE]
+                if step >= _NEAREST and asked[k, axis, side] <= drawn / 2:
+                    signed = step if side else -step
+                    ways.append((int(k), axis, side, way, signed))
+                    places.append(part.mean + signed * image)
+    if not places:
+        return []
+    log_parts = parts.log_parts(np.array(places))
+    total = np.logaddexp.reduce(log_parts, axis=1)
+    found: list[Scout] = []
+    for (k, axis, side, way, signed), each, whole in zip(ways, log_parts, total, strict=True):
+        local = looks[k]
+        if whole - each[k] < _ALONE and local is not None and len(found) < _AT_ONCE:
+            bend = local.bends[axis] if axis < len(local.bends) else None
+            found.append(Scout(_beyond(parts.components[k], way, signed, bend), k, axis, side))
+    return found
 
 
 def lacking(parts: Mixture, z: Array, log_ratio: Array, level: float) -> list[Scout]:
