@@ -30,6 +30,7 @@ def public():
     things = {
         "Fit": fit,
         "Gaussian": fit.q,
+        "Mixture": scorevi.Mixture([1.0], [fit.q]),
         "Status": fit.status,
         "Trace": fit.trace,
         "Verdict": fit.check(),

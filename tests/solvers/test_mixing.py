@@ -18,15 +18,19 @@ def errors(theta, truth):
 
 
 BENT = {
-    "banana": (0.15, 0.25),
+    "banana": (0.1, 0.15),
     "funnel, scale 1": (0.1, 0.15),
-    "ring": (0.3, 0.15),
-    "two modes that touch, 50 : 50": (0.1, 0.1),
+    "ring": (0.1, 0.15),
+    "two modes that touch, 50 : 50": (0.1, 0.15),
     "sinh-arcsinh, skew 1, tail 1": (0.12, 0.25),
 }
+"""Bounds on the errors of means, in standard deviations, and of log standard deviations."""
+QUICK = "banana"
 
 
-@pytest.mark.parametrize("name", BENT)
+@pytest.mark.parametrize(
+    "name", [name if name == QUICK else pytest.param(name, marks=pytest.mark.slow) for name in BENT]
+)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_is_right_where_one_gaussian_is_not(name, seed):
     animal = zoo()[name]()
@@ -36,9 +40,8 @@ def test_it_is_right_where_one_gaussian_is_not(name, seed):
     assert isinstance(fit.q, Mixture)
     assert mean < BENT[name][0]
     assert log_sd < BENT[name][1]
-    # The first stage is the one Gaussian's, to the bit.
-    count = one.num_updates
-    np.testing.assert_array_equal(fit.trace.elbo[:count], one.trace.elbo)
+    # It begins as one Gaussian, to the bit.
+    np.testing.assert_array_equal(fit.trace.elbo[:10], one.trace.elbo[:10])
     assert fit.num_gradients <= 10_000
 
 
@@ -184,3 +187,16 @@ def test_bad_scores_are_ordinary_events():
 def test_what_cannot_be_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         scorevi.fit(eight_schools(), **arguments)
+
+
+def test_pictures_show_components_and_bananas(whole):
+    figure = scorevi.plots.plot_marginals(whole)
+    count = len(whole.q.components)
+    assert [len(axes.lines) for axes in figure.axes] == [count + 1] * 5 + [0] * 3
+    assert figure._repr_png_()[:4] == b"\x89PNG"
+    figure = scorevi.plots.plot_pair(whole, *whole.labels[:2])
+    assert len(figure.axes[0].collections) == 1
+    with pytest.raises(ValueError, match=r"`x` must be among fit.labels, .*; got 'nobody'"):
+        scorevi.plots.plot_pair(whole, "nobody", whole.labels[0])
+    one = scorevi.fit(random_gaussian(2))
+    assert len(scorevi.plots.plot_marginals(one, [one.labels[1]]).axes[0].lines) == 1

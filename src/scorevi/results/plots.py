@@ -15,7 +15,7 @@ from scorevi.base.files import check_folder
 from scorevi.results.fit import Fit
 
 _MOST_PARAMETERS = 30
-_INK, _ACCENT, _MUTED = "#222222", "#1f5fa8", "#9db7d5"
+INK, ACCENT, MUTED = "#222222", "#1f5fa8", "#9db7d5"
 
 
 def plot_fit(fit: Fit, title: str = "") -> Any:
@@ -49,9 +49,8 @@ def plot_fit(fit: Fit, title: str = "") -> Any:
     fisher.set_xlabel("gradient evaluations")
     elbo.tick_params(labelbottom=False)
     if title:
-        figure.suptitle(title, fontsize=12, color=_INK)
-    figure._repr_png_ = lambda: _png(figure)
-    return figure
+        figure.suptitle(title, fontsize=12, color=INK)
+    return with_png(figure)
 
 
 def save_picture(fit: Fit, path: str | Path, title: str = "") -> None:
@@ -66,10 +65,16 @@ def save_picture(fit: Fit, path: str | Path, title: str = "") -> None:
         raise ValueError(f"`path` could not be written: {error}.") from None
 
 
-def _png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
+def with_png(figure: Any) -> Any:
+    """Return a figure that a notebook shows, though it belongs to no window."""
+
+    def png() -> bytes:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=110)
+        return buffer.getvalue()
+
+    figure._repr_png_ = png
+    return figure
 
 
 def _intervals(axes: Any, fit: Fit) -> None:
@@ -77,34 +82,35 @@ def _intervals(axes: Any, fit: Fit) -> None:
     places = np.arange(len(rows))[::-1]
     lower = [row.lower for row in rows]
     upper = [row.upper for row in rows]
-    axes.hlines(places, lower, upper, color=_MUTED, linewidth=3)
-    axes.plot([row.mean for row in rows], places, "o", color=_ACCENT, markersize=5)
+    axes.hlines(places, lower, upper, color=MUTED, linewidth=3)
+    axes.plot([row.mean for row in rows], places, "o", color=ACCENT, markersize=5)
     axes.axvline(0.0, color="#dddddd", linewidth=1, zorder=0)
-    axes.set_yticks(places, [_label(row.name) for row in rows])
+    axes.set_yticks(places, [label(row.name) for row in rows])
     left_out = len(fit.summary) - len(rows)
     more = f", first {len(rows)} of {len(fit.summary)} parameters" if left_out else ""
-    axes.set_title(f"mean and 90 % interval{more}", fontsize=10, color=_INK)
-    _tidy(axes)
+    axes.set_title(f"mean and 90 % interval{more}", fontsize=10, color=INK)
+    tidy(axes)
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
+    """Return a name as it fits a picture."""
     short = name if len(name) <= 40 else name[:37] + "..."
     return short.replace("$", r"\$")
 
 
 def _course(axes: Any, gradients: NDArray[Any], values: Array, title: str) -> None:
-    axes.set_title(f"{title} per update, with running median", fontsize=10, color=_INK)
-    _tidy(axes)
+    axes.set_title(f"{title} per update, with running median", fontsize=10, color=INK)
+    tidy(axes)
     known = np.isfinite(values)
     if not known.any():
         axes.text(0.5, 0.5, "needs the log density", transform=axes.transAxes, ha="center")
         return
     gradients, values = gradients[known], values[known]
-    axes.plot(gradients, values, ".", color=_MUTED, markersize=2.5)
+    axes.plot(gradients, values, ".", color=MUTED, markersize=2.5)
     width = max(1, len(values) // 40)
     middle = [np.median(part) for part in np.array_split(values, len(values) // width)]
     place = [np.median(part) for part in np.array_split(gradients, len(values) // width)]
-    axes.plot(place, middle, color=_ACCENT, linewidth=1.5)
+    axes.plot(place, middle, color=ACCENT, linewidth=1.5)
     # The first updates may lie far out; what matters is where the course ends up.
     if title == "ELBO":
         low = min(middle[len(middle) // 8 :])
@@ -113,6 +119,7 @@ def _course(axes: Any, gradients: NDArray[Any], values: Array, title: str) -> No
         axes.set_ylim(low - margin, high + margin)
 
 
-def _tidy(axes: Any) -> None:
+def tidy(axes: Any) -> None:
+    """Take away what a picture does not need."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=9)

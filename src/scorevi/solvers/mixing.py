@@ -54,6 +54,8 @@ _APART = 0.65
 """Half of the way between the two parts of a component, in its standard deviations."""
 _BENT, _WORTH = 0.15, 0.02
 """|Q_u|² of a component that is split, and the same times its weight."""
+_LEFT = 0.3
+"""Mean square of what a line leaves of the score along some direction, where nothing is bent so."""
 _AMONG_BEST = 0.3
 _NEW_AXIS = 0.5
 _FLAT = 0.5
@@ -414,9 +416,25 @@ def _to_split(parts: Mixture, looks: list[Local | None]) -> list[tuple[int, Arra
         along = valley(local.z, local.residual, local.weight)
         if along is not None and along.strength > _BENT:
             found.append((float(parts.weights[k]) * along.strength, k, along.direction))
+    if not found:
+        found = _otherwise_bent(parts, looks)
     least = max([_WORTH, *(_AMONG_BEST * worth for worth, _, _ in found)])
     found.sort(key=lambda one: -one[0])
     return [(k, direction) for worth, k, direction in found if worth >= least]
+
+
+def _otherwise_bent(parts: Mixture, looks: list[Local | None]) -> list[tuple[float, int, Array]]:
+    """Return the component of which a line leaves most, and along what.
+
+    Where the posterior is symmetric about it, as between two modes, third derivatives vanish.
+    """
+    found = []
+    for k, local in enumerate(looks):
+        if local is not None and local.evidence.left is not None:
+            values, vectors = np.linalg.eigh(local.evidence.left)
+            if values[-1] > _LEFT:
+                found.append((float(parts.weights[k] * values[-1]), k, vectors[:, -1]))
+    return found
 
 
 def _proposal(parts: Mixture, own: Array, scouts: Sequence[Scout], size: int) -> Mixture:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.families import Mixture
 from scorevi.trust.examination import (
     MEAN_FAIL,
     MEAN_WARN,
@@ -29,6 +30,7 @@ _ELSE = (
     "Reparametrise (of a hierarchy try the other form: centered where each group has many "
     "observations, non-centered where it has few), or sample."
 )
+_MIXTURE = "Fit a mixture, with family='mixture'."
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
 _NO_MEAN = 1.0
@@ -88,7 +90,7 @@ def _within(exam: Examination) -> Iterator[Reason]:
             "fail" if is_lost else "warn",
             f"k-hat is {weights.khat:.2f}, above {RELIABLE}: the posterior has tails that the fit "
             f"does not reach{': ' if culprits else ''}{'; '.join(culprits)}",
-            f"Means may be right and intervals too short. {_ELSE}",
+            f"Means may be right and intervals too short. {_instead(exam)}",
         )
         return
     share = weights.ess / len(weights.weights)
@@ -98,8 +100,8 @@ def _within(exam: Examination) -> Iterator[Reason]:
             "warn",
             f"the importance weights leave {share:.0%} of the draws, so that the posterior may "
             f"have tails which none has seen{': ' if culprits else ''}{'; '.join(culprits)}",
-            f"{_intervals(exam, fresh.theta, weights.weights)} Reparametrise, or use "
-            "fit.resample().",
+            f"{_intervals(exam, fresh.theta, weights.weights)} Use fit.resample(). "
+            f"{_instead(exam)}",
         )
     yield from _moments(exam, fresh.theta, weights.weights, "the importance weights")
 
@@ -121,7 +123,7 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
             exam, exam.q.mean + exam.q.sd * mean, scales @ covariance @ scales
         )
         weights = smooth(log_ratio)
-    advice = f"{_intervals(exam, theta, weights.weights)} {_ELSE}"
+    advice = f"{_intervals(exam, theta, weights.weights)} {_instead(exam)}"
     found = list(_moments(exam, theta, weights.weights, "draws from wider than the fit"))
     for reason in found:
         level = "undecided" if reason.level == "undecided" else "warn"
@@ -133,6 +135,11 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
             "the posterior has tails that the fit does not reach",
             advice,
         )
+
+
+def _instead(exam: Examination) -> str:
+    """Say what to do where this q will not do."""
+    return _ELSE if isinstance(exam.q, Mixture) else f"{_MIXTURE} {_ELSE}"
 
 
 def _weighted(exam: Examination, theta: Array, w: Array) -> tuple[Array, Array]:
