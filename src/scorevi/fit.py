@@ -101,10 +101,11 @@ def fit(
         ``from_jax`` what its log density takes; ``"mode"``, 0.1·I at the mode; ``"laplace"``;
         ``"lbfgs"``, the mode with the optimiser's inverse Hessian.
     family
-        ``"gaussian"``, one Gaussian; ``"mixture"``, one Gaussian first, and where its draws say
-        that it is not the posterior, as many as the scores ask for
-        (:mod:`scorevi.solvers.mixing`), up to 256 dimensions. For the solvers ``"auto"`` and
-        ``"replay"``, and targets with a log density; the solvers of the paper fit one Gaussian.
+        ``"gaussian"``, one Gaussian; ``"auto"``, one Gaussian first, and where its draws say that
+        it is not the posterior, as many as the scores ask for (:mod:`scorevi.solvers.mixing`), up
+        to 256 dimensions; ``"mixture"``, the same, and other modes are looked for in any case. For
+        the solvers ``"auto"`` and ``"replay"``, and targets with a log density; the solvers of the
+        paper fit one Gaussian.
     components
         The most components of a mixture; as many as the dimension allows if left out.
     stop

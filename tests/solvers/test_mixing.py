@@ -66,7 +66,7 @@ def test_hierarchies_come_out_right(name):
     ],
 )
 def test_where_one_gaussian_is_right_it_is_the_same_to_the_bit(target):
-    one, other = (scorevi.fit(target, family=family) for family in ("gaussian", "mixture"))
+    one, other = (scorevi.fit(target, family=family) for family in ("gaussian", "auto"))
     assert isinstance(other.q, Gaussian)
     assert other.num_gradients == one.num_gradients
     np.testing.assert_array_equal(one.q.factor, other.q.factor)
@@ -175,7 +175,7 @@ def test_bad_scores_are_ordinary_events():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"family": "student"}, "`family` must be one of 'gaussian', 'mixture'; got 'student'"),
+        ({"family": "student"}, "`family` must be one of 'gaussian', 'auto', 'mixture'; got"),
         (
             {"family": "mixture", "solver": "gsm"},
             "`family` must be 'gaussian' for the solver 'gsm'",
@@ -200,3 +200,38 @@ def test_pictures_show_components_and_bananas(whole):
         scorevi.plots.plot_pair(whole, "nobody", whole.labels[0])
     one = scorevi.fit(random_gaussian(2))
     assert len(scorevi.plots.plot_marginals(one, [one.labels[1]]).axes[0].lines) == 1
+
+
+@pytest.mark.parametrize("name", ["two modes, 50 : 50", "two modes, 90 : 10"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_modes_elsewhere_become_components_of_the_weight_that_they_hold(name, seed):
+    animal = zoo()[name]()
+    fit = scorevi.fit(animal.target, seed=seed, family="mixture")
+    assert len(fit.q.components) == 2
+    mean, log_sd = errors(fit.sample(50_000, seed=0), animal.truth)
+    assert max(mean, log_sd) < 0.05
+    assert fit.check() == "pass"
+    assert fit.num_gradients < 1000
+
+
+def test_a_mode_that_holds_nothing_is_no_component():
+    """A narrow mode, 60 nats below."""
+    main, minor = Gaussian.standard(3), Gaussian(np.full(3, 12.0), 0.3 * np.eye(3))
+    p = Mixture(log_weights=np.array([0.0, -60.0]), components=[main, minor])
+    fit = scorevi.fit(gaussian_mixture(p), family="mixture")
+    assert isinstance(fit.q, Gaussian)
+    np.testing.assert_allclose(fit.mean, 0.0, atol=1e-6)
+
+
+def gaussian_mixture(p):
+    return scorevi.from_function(p.score, p.dim, p.log_density, batched=True)
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+def test_modes_in_several_dimensions(begin):
+    rng = np.random.default_rng(1)
+    parts = [Gaussian(8.0 * rng.standard_normal(6), scale * np.eye(6)) for scale in (0.7, 1.0)]
+    p = Mixture([0.7, 0.3], parts)
+    fit = scorevi.fit(gaussian_mixture(p), family="mixture", initial=parts[begin].mean)
+    np.testing.assert_allclose(np.sort(fit.q.weights), [0.3, 0.7], atol=0.02)
+    np.testing.assert_allclose(fit.mean, p.mean, atol=0.1 * p.sd.max())

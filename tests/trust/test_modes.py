@@ -8,7 +8,7 @@ from conftest import gsm_fit
 
 from scorevi.examples import random_gaussian
 from scorevi.starts.climb import _WITHIN, is_within
-from scorevi.trust.modes import _FAR, _WIDE, _around
+from scorevi.starts.elsewhere import _FAR, _WIDE, _around
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 40])

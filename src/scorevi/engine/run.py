@@ -30,6 +30,7 @@ from scorevi.engine.stepping import Stepping, stepping
 from scorevi.engine.watching import Watcher
 from scorevi.families import Family, Gaussian, is_sound
 from scorevi.solvers.base import Batch, Grows, Remembers, Solver, family_of
+from scorevi.starts.elsewhere import modes_outside
 from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
 
 _FIRST_LOOK = 8
@@ -152,8 +153,17 @@ class Run:
         """
         if not isinstance(self.solver, Grows):
             return False
-        draws = self._recent.draws if self.evaluator.target.has_log_density else None
+        draws = self._recent.draws
+        if draws is None or not self.evaluator.target.has_log_density:
+            return False
         state = self.solver.grown(self.state, draws, early=early)
+        if state is not None or (self.solver.searches and not early):
+            with np.errstate(all="ignore"):
+                level = float(np.nanmedian(draws.log_density - self.q.log_density(draws.theta)))
+                q = cast("Gaussian", self.q)
+                modes = modes_outside(q, level, self.evaluator, self._rng)
+            if modes:
+                state = self.solver.grown(self.state, draws, modes, early=early)
         if state is None:
             return False
         self.state, self.q = state, state.q

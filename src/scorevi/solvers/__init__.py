@@ -42,7 +42,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
 RECORDS: tuple[type, ...] = (Mixture, MixingState, Scout)
 """What states may come to be made of, beside what they begin with."""
 
-FAMILIES = ("gaussian", "mixture")
+FAMILIES = ("gaussian", "auto", "mixture")
 """What a fit may be asked for."""
 
 DEFAULT = "replay"
@@ -83,7 +83,7 @@ def of_family(solver: Solver, family: str, components: int | None = None) -> Sol
     Examples
     --------
     >>> of_family(Replay(), "mixture", 8)
-    Mixing(batch_size=None, components=8)
+    Mixing(batch_size=None, components=8, searches=True)
     """
     if family not in FAMILIES:
         known = ", ".join(map(repr, FAMILIES))
@@ -102,4 +102,4 @@ def of_family(solver: Solver, family: str, components: int | None = None) -> Sol
             f"`family` must be 'gaussian' for the solver {solver.name!r}; got {family!r}. The "
             "solvers 'auto' and 'replay' fit mixtures."
         )
-    return Mixing(solver.batch_size, components)
+    return Mixing(solver.batch_size, components, searches=family == "mixture")

@@ -98,12 +98,34 @@ class Remembers(Protocol):
         """Return the state with the pairs taken in."""
 
 
+class Elsewhere(Protocol):
+    """A Gaussian at another mode."""
+
+    @property
+    def q(self) -> Gaussian:
+        """Which."""
+
+    @property
+    def elbo(self) -> float:
+        """What it holds."""
+
+    @property
+    def pairs(self) -> Sequence[Pair]:
+        """What it was found by."""
+
+
 @runtime_checkable
 class Grows(Protocol):
     """A solver that may go on, where q has arrived and is not enough, with more than it began."""
 
-    def grown(self, state: Any, draws: Draws | None, *, early: bool) -> Any | None:
-        """Return the state to go on with, given the last draws of the run; None to stay.
+    @property
+    def searches(self) -> bool:
+        """Whether other modes are looked for even where q explains its draws."""
+
+    def grown(
+        self, state: Any, draws: Draws, modes: Sequence[Elsewhere] = (), *, early: bool
+    ) -> Any | None:
+        """Return the state to go on with, given the last draws of the run and other modes; or None.
 
         ``early`` says that q is near its best, and may still gain.
 

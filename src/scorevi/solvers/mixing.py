@@ -40,7 +40,7 @@ from scorevi.base.threads import one_thread
 from scorevi.base.valley import valley
 from scorevi.families import Gaussian, Mixture
 from scorevi.families.gaussian import HALF_LOG_2PI
-from scorevi.solvers.base import Batch
+from scorevi.solvers.base import Batch, Elsewhere
 from scorevi.solvers.components import Local, Pairs, look, of_parameters
 from scorevi.solvers.replay import Replay, ReplayState, trusted_step
 from scorevi.solvers.scouts import DRAWS, FARTHEST, MOST_AXES, Scout, judge, lacking, send, shorten
@@ -125,10 +125,14 @@ class Mixing:
         Draws in the first step, as for :class:`~scorevi.Replay`.
     components
         The most components; as many as the dimension allows if left out.
+    searches
+        Whether to look for other modes, for at most 300 gradients and 20(D + 2) for each, even
+        where one Gaussian explains its draws.
     """
 
     batch_size: int | None = None
     components: int | None = None
+    searches: bool = False
     name = "mixing"
     family = Gaussian
     compilable = False
@@ -151,7 +155,9 @@ class Mixing:
         """Take in pairs that others paid for."""
         return self._replay.remember(state, pairs)
 
-    def grown(self, state: Any, draws: Draws | None, *, early: bool) -> MixingState | None:
+    def grown(
+        self, state: Any, draws: Draws, modes: Sequence[Elsewhere] = (), *, early: bool
+    ) -> MixingState | None:
         """Go on from one Gaussian that has arrived; None where it is enough.
 
         Parameters
@@ -160,10 +166,12 @@ class Mixing:
             Replay's.
         draws
             The last draws of the run.
+        modes
+            Gaussians elsewhere, each of which becomes a component.
         early
             Whether q may still gain, so that its draws must say it clearly.
         """
-        if not isinstance(state, ReplayState) or draws is None or self.components == 1:
+        if not isinstance(state, ReplayState) or self.components == 1:
             return None
         base, dim = state.q, state.q.dim
         ratio = draws.log_density - np.asarray(base.log_density(draws.theta))
@@ -171,21 +179,37 @@ class Mixing:
         if dim > _MOST_DIMENSIONS or len(ratio) == 0:
             return None
         spread = 1.4826 * float(np.median(np.abs(ratio - np.median(ratio))))
-        if spread < (_CLEARLY if early else _UNEVEN):
+        if spread < (_CLEARLY if early else _UNEVEN) and not modes:
             return None
-        one = Mixture.standard(dim)
-        nothing = np.zeros((1, MOST_AXES, 2))
+        modes = sorted(modes, key=lambda mode: -mode.elbo)[: self.most(dim) - 1]
+        pairs = [pair for mode in modes for pair in mode.pairs]
+        theta = np.array([pair.theta for pair in pairs]).reshape(-1, dim)
+        score = np.array([pair.score for pair in pairs]).reshape(-1, dim)
+        level = float(np.median(ratio))
+        one = Mixture(
+            log_weights=np.array([0.0, *(mode.elbo - level for mode in modes)]),
+            components=[Gaussian.standard(dim), *(_seen_from(base, mode.q) for mode in modes)],
+        )
+        q = _in_space(base, one)
+        count = len(one.components)
+        nothing = np.zeros((count, MOST_AXES, 2))
         return MixingState(
-            q=Mixture(log_weights=np.zeros(1), components=(base,)),
-            proposal=Mixture(log_weights=np.zeros(1), components=(base,)),
+            q=q,
+            proposal=_in_space(base, _proposal(one, np.zeros(count), (), 1)),
             base=base,
             parts=one,
-            z=state.z,
-            h=state.h,
-            log_p=np.full(len(state.z), np.nan),
-            log_then=state.log_q_then + base.log_det - dim * HALF_LOG_2PI,
+            z=np.concatenate([state.z, base.whiten(theta)]),
+            h=np.concatenate([state.h, np.asarray(base.whiten_score(score))]),
+            log_p=np.append(
+                np.full(len(state.z), np.nan),
+                np.array([pair.log_density for pair in pairs]) + base.log_det,
+            ),
+            log_then=np.append(
+                state.log_q_then + base.log_det - dim * HALF_LOG_2PI,
+                np.array([pair.log_q for pair in pairs]) + base.log_det,
+            ),
             axes=np.zeros((dim, 0)),
-            own=np.zeros(1),
+            own=np.zeros(count),
             reach=nothing + FARTHEST,
             asked=nothing,
             scouts=(),
@@ -458,6 +482,12 @@ def _in_space(base: Gaussian, parts: Mixture) -> Mixture:
 
 def _under(base: Gaussian, part: Gaussian) -> Gaussian:
     return base.moved(part.mean, part.factor, part.log_det)
+
+
+def _seen_from(base: Gaussian, q: Gaussian) -> Gaussian:
+    """Return a Gaussian in the coordinates of another."""
+    factor = base.whiten(base.mean + q.factor.T).T
+    return Gaussian(base.whiten(q.mean), factor, q.log_det - base.log_det)
 
 
 def _unit(columns: Array) -> Array:

@@ -12,13 +12,11 @@ from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.base.noise import MODES, stream
 from scorevi.families import Approximation
 from scorevi.starts.climb import Ascent, is_within
-from scorevi.starts.paths import judge_path
+from scorevi.starts.elsewhere import CLIMB, outside
 from scorevi.trust.examination import Examination
 from scorevi.trust.verdict import Reason
 
 MODE_GRADIENTS = 300
-_NEAR, _FAR, _WIDE, _CLIMB = 4, 6, 9.0, 20
-"""How many climbs begin within (−2, 2)^D and outside q, how far outside, and their length."""
 _MASS_FAIL, _MASS_WARN = 1.0, 6.0
 """Nats of ELBO below the fit's: a mode with a quarter of the mass, and one with 0.2 %."""
 _APART = 0.6
@@ -33,19 +31,10 @@ def other_modes(exam: Examination) -> Iterator[Reason]:
     rng = stream(exam.seed, MODES)
     ours = float(np.median(fresh.log_ratio[fresh.good])) if fresh.good.any() else -math.inf
     evaluator.max_gradients = evaluator.spent + MODE_GRADIENTS
-    points = [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(q, rng)]
     found: list[tuple[float, Array]] = []
     try:
-        for point in points:
-            ascent = Ascent(evaluator)
-            ascent.climb(point, at_most=_CLIMB)
-            if ascent.path and not ascent.converged and not is_within(q, ascent.path[-1].theta):
-                ascent.climb(ascent.path[-1].theta, at_most=_CLIMB)
-            if not ascent.path or is_within(q, ascent.path[-1].theta):
-                continue
-            judged = judge_path(ascent, evaluator, rng)
-            if judged is not None and not is_within(q, judged.q.mean):
-                found.append((judged.elbo, judged.q.mean))
+        for judged in outside(q, evaluator, rng):
+            found.append((judged.elbo, judged.q.mean))  # noqa: PERF401  (until the budget ends)
     except (Exhausted, TooManyBadScores):
         pass
     finally:
@@ -80,20 +69,8 @@ def other_modes(exam: Examination) -> Iterator[Reason]:
 def _is_at_rest(q: Approximation, evaluator: Evaluator) -> bool:
     """Whether a climb from the mean of q stays within q, as it does where q is at a mode."""
     ascent = Ascent(evaluator)
-    ascent.climb(q.mean, at_most=2 * _CLIMB)
+    ascent.climb(q.mean, at_most=2 * CLIMB)
     return not ascent.path or is_within(q, ascent.path[-1].theta)
-
-
-def _around(q: Approximation, rng: np.random.Generator) -> Array:
-    """Return points far outside q on all sides: both ends of random orthogonal directions."""
-    dim = q.dim
-    radius = math.sqrt(dim) + _WIDE
-    ends: list[Array] = []
-    while len(ends) < _FAR:
-        axes = np.linalg.qr(rng.standard_normal((dim, min(dim, _FAR // 2))))[0].T
-        ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
-        radius *= 2.0
-    return np.asarray(q.coordinates.unwhiten(np.array(ends[:_FAR])))
 
 
 def disagreement(exam: Examination) -> Iterator[Reason]:

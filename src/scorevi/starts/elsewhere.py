@@ -1,0 +1,124 @@
+"""Modes outside of a q: climbs from many places, and short fits where they lead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
+from scorevi.base.pairs import Pair
+from scorevi.families import Approximation, Gaussian, Mixture
+from scorevi.starts.climb import Ascent, is_within
+from scorevi.starts.paths import Judged, judge_path
+from scorevi.starts.race import Racer
+
+CLIMB = 20
+_NEAR, _FAR, _WIDE = 4, 6, 9.0
+"""How many climbs begin within (−2, 2)^D and outside q, how far outside, and their length."""
+_GRADIENTS = 300
+_PER_DIMENSION = 20
+"""Gradients for all climbs, and over D + 2 for the fit at each mode."""
+_BEHIND = 8.0
+"""Nats by which a mode may hold less than q, to be worth a component."""
+_SETTLED = 0.01
+_MOST, _ROUNDS = 8, 3
+
+
+class Mode(NamedTuple):
+    """A Gaussian outside of q."""
+
+    q: Gaussian
+    elbo: float
+    pairs: tuple[Pair, ...]
+    """What it was found by."""
+
+
+def outside(q: Approximation, evaluator: Evaluator, rng: np.random.Generator) -> Iterator[Judged]:
+    """Climb from many places, and yield what is found outside of q."""
+    for point in [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(q.coordinates, rng)]:
+        ascent = Ascent(evaluator)
+        ascent.climb(point, at_most=CLIMB)
+        if ascent.path and not ascent.converged and not is_within(q, ascent.path[-1].theta):
+            ascent.climb(ascent.path[-1].theta, at_most=CLIMB)
+        if not ascent.path or is_within(q, ascent.path[-1].theta):
+            continue
+        judged = judge_path(ascent, evaluator, rng)
+        if judged is not None and not is_within(q, judged.q.mean):
+            yield judged
+
+
+def modes_outside(
+    q: Gaussian, level: float, evaluator: Evaluator, rng: np.random.Generator
+) -> list[Mode]:
+    """Return the modes that hold a part of the posterior, given the ELBO of q.
+
+    Looked for again from around all that are known, as long as that finds more. A round costs at
+    most 300 gradients, and 20(D + 2) for each mode; all of them no more than half of what is left.
+    """
+    found: list[Mode] = []
+    before = evaluator.max_gradients
+    most = math.inf if before is None else (before + evaluator.spent) // 2
+    try:
+        for _ in range(_ROUNDS):
+            known = Mixture(np.ones(1 + len(found)), [q, *(mode.q for mode in found)])
+            evaluator.max_gradients = int(min(most, evaluator.spent + _GRADIENTS))
+            judged = _all(outside(known, evaluator, rng))
+            evaluator.max_gradients = None if before is None else int(most)
+            more = _fitted(judged, known, level, evaluator, rng)
+            found += more
+            if not more or len(found) >= _MOST:
+                break
+    except (Exhausted, TooManyBadScores):
+        pass
+    finally:
+        evaluator.max_gradients = before
+    return found
+
+
+def _fitted(
+    judged: list[Judged],
+    known: Mixture,
+    level: float,
+    evaluator: Evaluator,
+    rng: np.random.Generator,
+) -> list[Mode]:
+    """Fit a Gaussian to each of what climbs have found, and keep what holds enough."""
+    found: list[Mode] = []
+    for candidate in sorted(judged, key=lambda one: -one.elbo)[:_MOST]:
+        is_known = any(is_within(mode.q, candidate.q.mean) for mode in found)
+        if is_known or not candidate.elbo > level - 2 * _BEHIND:
+            continue
+        racer = Racer(evaluator, candidate.q)
+        racer.run(rng, _PER_DIMENSION * (known.dim + 2), _SETTLED)
+        if racer.is_lost or is_within(known, racer.q.mean):
+            continue
+        if racer.elbo > level - _BEHIND:
+            found.append(Mode(racer.q, racer.elbo, tuple(racer.pairs)))
+    return found
+
+
+def _all(found: Iterator[Judged]) -> list[Judged]:
+    """Return what there is, up to where the budget ends."""
+    kept: list[Judged] = []
+    try:
+        for one in found:
+            kept.append(one)  # noqa: PERF402  (what came before the end of the budget is kept)
+    except (Exhausted, TooManyBadScores):
+        pass
+    return kept
+
+
+def _around(q: Gaussian, rng: np.random.Generator) -> Array:
+    """Return points far outside q on all sides: both ends of random orthogonal directions."""
+    dim = q.dim
+    radius = math.sqrt(dim) + _WIDE
+    ends: list[Array] = []
+    while len(ends) < _FAR:
+        axes = np.linalg.qr(rng.standard_normal((dim, min(dim, _FAR // 2))))[0].T
+        ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
+        radius *= 2.0
+    return np.asarray(q.unwhiten(np.array(ends[:_FAR])))
