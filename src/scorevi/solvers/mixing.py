@@ -126,7 +126,7 @@ class Mixing:
     components
         The most components; as many as the dimension allows if left out.
     searches
-        Whether to look for other modes, for at most 300 gradients and 20(D + 2) for each, even
+        Whether to look for other modes, for at most 400 gradients and 20(D + 2) for each, even
         where one Gaussian explains its draws.
     """
 

@@ -19,7 +19,7 @@ from scorevi.starts.race import Racer
 CLIMB = 20
 _NEAR, _FAR, _WIDE = 4, 6, 9.0
 """How many climbs begin within (−2, 2)^D and outside q, how far outside, and their length."""
-_GRADIENTS = 300
+_GRADIENTS, _RINGS = 400, 3
 _PER_DIMENSION = 20
 """Gradients for all climbs, and over D + 2 for the fit at each mode."""
 _BEHIND = 8.0
@@ -37,9 +37,14 @@ class Mode(NamedTuple):
     """What it was found by."""
 
 
-def outside(q: Approximation, evaluator: Evaluator, rng: np.random.Generator) -> Iterator[Judged]:
-    """Climb from many places, and yield what is found outside of q."""
-    for point in [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(q.coordinates, rng)]:
+def outside(
+    q: Approximation, evaluator: Evaluator, rng: np.random.Generator, *, rings: int = 1
+) -> Iterator[Judged]:
+    """Climb from many places, and yield what is found outside of q.
+
+    Those outside of it begin on rings around it, each twice as wide as the one before.
+    """
+    for point in [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(q.coordinates, rng, rings)]:
         ascent = Ascent(evaluator)
         ascent.climb(point, at_most=CLIMB)
         if ascent.path and not ascent.converged and not is_within(q, ascent.path[-1].theta):
@@ -57,7 +62,7 @@ def modes_outside(
     """Return the modes that hold a part of the posterior, given the ELBO of q.
 
     Looked for again from around all that are known, as long as that finds more. A round costs at
-    most 300 gradients, and 20(D + 2) for each mode; all of them no more than half of what is left.
+    most 400 gradients, and 20(D + 2) for each mode; all of them no more than half of what is left.
     """
     found: list[Mode] = []
     before = evaluator.max_gradients
@@ -66,7 +71,7 @@ def modes_outside(
         for _ in range(_ROUNDS):
             known = Mixture(np.ones(1 + len(found)), [q, *(mode.q for mode in found)])
             evaluator.max_gradients = int(min(most, evaluator.spent + _GRADIENTS))
-            judged = _all(outside(known, evaluator, rng))
+            judged = _all(outside(known, evaluator, rng, rings=_RINGS))
             evaluator.max_gradients = None if before is None else int(most)
             more = _fitted(judged, known, level, evaluator, rng)
             found += more
@@ -112,13 +117,13 @@ def _all(found: Iterator[Judged]) -> list[Judged]:
     return kept
 
 
-def _around(q: Gaussian, rng: np.random.Generator) -> Array:
+def _around(q: Gaussian, rng: np.random.Generator, rings: int = 1) -> Array:
     """Return points far outside q on all sides: both ends of random orthogonal directions."""
     dim = q.dim
     radius = math.sqrt(dim) + _WIDE
     ends: list[Array] = []
-    while len(ends) < _FAR:
+    while len(ends) < rings * _FAR:
         axes = np.linalg.qr(rng.standard_normal((dim, min(dim, _FAR // 2))))[0].T
         ends += [sign * radius * axis for axis in axes for sign in (1.0, -1.0)]
         radius *= 2.0
-    return np.asarray(q.unwhiten(np.array(ends[:_FAR])))
+    return np.asarray(q.unwhiten(np.array(ends[: rings * _FAR])))
