@@ -155,7 +155,8 @@ class StopRule:
         if hasattr(run.state, "ending"):
             self.next_update = len(run.records.fisher) + 1
             ending = run.state.ending
-            return Status("converged", ending) if ending and self._ends else None
+            word = "stalled" if run.state.cut else "converged"
+            return Status(word, ending) if ending and self._ends else None
         if len(run.records.fisher) < self.next_update:
             return None
         near = run.near()

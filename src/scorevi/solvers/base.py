@@ -129,7 +129,8 @@ class Grows(Protocol):
 
         ``early`` says that q is near its best, and may still gain.
 
-        Such a state has ``ending``: why nothing is left to gain, empty while something is. It may
+        Such a state has ``ending``: why nothing is left to gain, empty while something is; and
+        ``cut``, whether that is because a ceiling was reached. It may
         have ``proposal``, what the next batch is drawn from; and its steps say, as ``elbo`` and
         ``fisher``, what the batch tells of q.
         """

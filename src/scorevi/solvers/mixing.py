@@ -43,7 +43,18 @@ from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch, Elsewhere
 from scorevi.solvers.components import Local, Pairs, look, of_parameters
 from scorevi.solvers.replay import Replay, ReplayState, trusted_step
-from scorevi.solvers.scouts import DRAWS, FARTHEST, MOST_AXES, Scout, judge, lacking, send, shorten
+from scorevi.solvers.scouts import (
+    DRAWS,
+    FARTHEST,
+    MATTERS,
+    MOST_AXES,
+    WORTH,
+    Scout,
+    judge,
+    lacking,
+    send,
+    shorten,
+)
 
 _MOST_DIMENSIONS = 256
 _UNEVEN = 0.3
@@ -68,6 +79,8 @@ _SHARE = 10
 _MEMORY = 4096
 _LONGEST, _LONGEST_PER_DIMENSION = 2000, 60
 """Draws after which no component is added any more."""
+_LATELY = 6
+"""Batches, within which scouts have found more."""
 _REST = 0.4
 """The part of all draws that must have passed since."""
 
@@ -101,9 +114,13 @@ class MixingState(NamedTuple):
     """How many of them when components last came or were split."""
     missed: int
     """How many when what lay far above the mixture was no component."""
+    outwards: int
+    """How many when a scout last found more of the posterior."""
+    cut: bool
+    """Whether scouts still did when a ceiling was reached."""
     batch_size: int
     ending: str
-    """Why nothing is left to gain; empty while something is."""
+    """Why nothing is left to gain, or can be; empty while something is."""
 
 
 class MixingInfo(NamedTuple):
@@ -216,6 +233,8 @@ class Mixing:
             drawn=0,
             changed=0,
             missed=0,
+            outwards=0,
+            cut=False,
             batch_size=_batch_size(dim, 0),
             ending="",
         )
@@ -260,14 +279,16 @@ class Mixing:
         growth.own += share[:, :count].sum(axis=0)
         drawn = state.drawn + len(z)
         is_growing = drawn < _LONGEST + _LONGEST_PER_DIMENSION * dim
-        changed, missed = state.changed, state.missed
+        changed, missed, outwards = state.changed, state.missed, state.outwards
         for scout, its in zip(state.scouts, share[:, count:].T, strict=True):
-            deserved = judge(scout, parts, its, z, log_p, level)
-            if deserved == -math.inf:
+            log_weight, worth = judge(scout, parts, its, z, log_p, level)
+            if worth > MATTERS:
+                outwards = drawn
+            if worth < WORTH:
                 missed = drawn if scout.axis < 0 else missed
                 shorten(growth.reach, growth.asked, scout)
             elif growth.count < self.most(dim):
-                growth.add(scout.part, deserved)
+                growth.add(scout.part, log_weight)
                 changed = drawn
         scouts: list[Scout] = []
         is_growing = is_growing and growth.count < self.most(dim)
@@ -285,6 +306,8 @@ class Mixing:
                 growth.asked[scout.parent, scout.axis, scout.side] = drawn
             if drawn > 2 * state.missed:
                 scouts += lacking(now, memory.z, pairs.log_ratio, level)
+        # What was growing at the last look, and may not any more, though there is more.
+        cut = state.cut or (not is_growing and drawn - outwards < _LATELY * len(z))
         size = _batch_size(dim, 0 if is_growing else len(memory.z))
         proposal = _proposal(now, growth.own, scouts, size)
         following = memory._replace(
@@ -299,8 +322,10 @@ class Mixing:
             drawn=drawn,
             changed=changed,
             missed=missed,
+            outwards=outwards,
+            cut=cut,
             batch_size=size,
-            ending="" if scouts else _ending(growth.count, drawn, drawn - changed, size),
+            ending="" if scouts else _ending(growth.count, drawn, drawn - changed, size, cut),
         )
         return following, _info(state.q, batch, growth.count)
 
@@ -502,12 +527,14 @@ def _batch_size(dim: int, count: int) -> int:
     return size
 
 
-def _ending(count: int, drawn: int, since: int, size: int) -> str:
+def _ending(count: int, drawn: int, since: int, size: int, cut: bool) -> str:
     """Say why nothing is left to gain, if nothing is, ``since`` draws after the last change."""
     if since < max(_REST * drawn, 6 * size):
         return ""
     if count == 1:
         return "the scores ask for no second component"
+    if cut:
+        return f"{count} components are as many as may be, and the posterior goes on beyond them"
     return f"{count} components, and nothing was added in the last {since} gradients"
 
 

@@ -34,6 +34,10 @@ _LEAST_MASS = -6.9
 _LACKING = 3.0
 """By how many nats a pair must lie above the mixture for a component to be tried there."""
 _FEWEST = 3.0
+_ERRORS = 1.5
+"""Standard errors by which the mixture must lie below the posterior where a scout is."""
+WORTH, MATTERS = 0.005, 0.03
+"""By what part a variance changes for a scout to become a component, and for q to lack it."""
 
 
 class Scout(NamedTuple):
@@ -90,10 +94,19 @@ def lacking(parts: Mixture, z: Array, log_ratio: Array, level: float) -> list[Sc
     return [Scout(Gaussian(z[best], part.factor, part.log_det).scaled(0.7), near, -1, 0)]
 
 
+class Judged(NamedTuple):
+    """What a scout has found."""
+
+    log_weight: float
+    """The log weight that it deserves."""
+    worth: float
+    """By about what part a variance of q changes if it becomes a component; 0 if it should not."""
+
+
 def judge(
     scout: Scout, parts: Mixture, share: Array, z: Array, log_p: Array, level: float
-) -> float:
-    """Return the log weight that a scout deserves, or −∞.
+) -> Judged:
+    """Say what a scout deserves.
 
     Parameters
     ----------
@@ -109,12 +122,27 @@ def judge(
         What the mixture is worth.
     """
     if share.sum() < _FEWEST:
-        return -np.inf
+        return Judged(-np.inf, 0.0)
     mass = value(share, log_p - scout.part.log_density(z))[0] - level
-    gain = value(share, log_p - parts.log_density(z))[0] - level
+    gain, error = value(share, log_p - parts.log_density(z))
+    gain -= level + _ERRORS * error
+    log_weight = min(mass, float(parts.log_weights[scout.parent]))
     if not (gain > 0.0 and mass > _LEAST_MASS):
-        return -np.inf
-    return min(mass, float(parts.log_weights[scout.parent]))
+        return Judged(log_weight, 0.0)
+    lacks = np.exp(log_weight) * -np.expm1(-gain)
+    return Judged(log_weight, float(lacks * (1.0 + _away(scout, parts) ** 2)))
+
+
+def _away(scout: Scout, parts: Mixture) -> float:
+    """Return how many standard deviations of the mixture a scout is from its mean.
+
+    Along the way from there, so that what is across it does not count.
+    """
+    way = scout.part.mean - parts.mean
+    means = np.array([part.mean for part in parts.components]) @ way
+    spreads = np.array([np.linalg.norm(part.factor.T @ way) for part in parts.components])
+    variance = parts.weights @ ((means - parts.mean @ way) ** 2 + spreads**2)
+    return float(way @ way / np.sqrt(max(variance, 1e-300)))
 
 
 def shorten(reach: Array, asked: Array, scout: Scout) -> None:
