@@ -11,8 +11,9 @@ from scorevi.families import Mixture
 from scorevi.solvers.bam import BaM
 from scorevi.solvers.base import Batch, HasVariants, Solver, State
 from scorevi.solvers.bbvi import BBVI
+from scorevi.solvers.growth import MixingState
 from scorevi.solvers.gsm import GSM
-from scorevi.solvers.mixing import Mixing, MixingState
+from scorevi.solvers.mixing import Mixing
 from scorevi.solvers.replay import Replay
 from scorevi.solvers.scouts import Scout
 

@@ -1,0 +1,218 @@
+"""The components of a mixture while it grows: what is known of them, and how they are split."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+
+from scorevi.base.arrays import Array
+from scorevi.base.valley import valley
+from scorevi.families import Gaussian, Mixture
+from scorevi.solvers.components import Local
+from scorevi.solvers.replay import trusted_step
+from scorevi.solvers.scouts import FARTHEST, MOST_AXES, Scout
+
+_APART = 0.65
+"""Half of the way between the two parts of a component, in its standard deviations."""
+_BENT, _WORTH = 0.15, 0.02
+"""|Q_u|² of a component that is split, and the same times its weight."""
+_LEFT = 0.3
+"""Mean square of what a line leaves of the score along some direction, where nothing is bent so."""
+_AMONG_BEST = 0.3
+_NEW_AXIS = 0.5
+_LARGEST_CHANGE = 1.0
+
+
+class MixingState(NamedTuple):
+    """A mixture, the pairs, and what was tried. Parts and pairs are in the coordinates of base."""
+
+    q: Mixture
+    proposal: Mixture
+    """What the next batch is drawn from."""
+    base: Gaussian
+    parts: Mixture
+    z: Array
+    h: Array
+    log_p: Array
+    """NaN where it is not known."""
+    log_then: Array
+    """Log density of what each pair was drawn from."""
+    axes: Array
+    """Directions along which components were split, orthonormal columns, (D, d)."""
+    own: Array
+    """Draws that each component had of its own, (K,)."""
+    reach: Array
+    """How far scouts go from each component, along each axis, to each side, (K, 3, 2)."""
+    asked: Array
+    """How many draws there were when they last did."""
+    scouts: tuple[Scout, ...]
+    drawn: int
+    """Draws since the mixture began."""
+    changed: int
+    """How many of them when components last came or were split."""
+    missed: int
+    """How many when what lay far above the mixture was no component."""
+    outwards: int
+    """How many when a scout last found more of the posterior."""
+    cut: bool
+    """Whether scouts still did when a ceiling was reached."""
+    batch_size: int
+    ending: str
+    """Why nothing is left to gain, or can be; empty while something is."""
+
+
+class Growth:
+    """The components of a mixture while a step changes them."""
+
+    def __init__(self, log_weights: Array, parts: list[Gaussian], state: MixingState) -> None:
+        self.log_weights = log_weights
+        self.parts = parts
+        self.axes = state.axes
+        self.own = state.own.copy()
+        self.reach, self.asked = state.reach.copy(), state.asked.copy()
+        self.origin = list(range(len(parts)))
+        """Which component of the step's beginning each of them is; −1 for a new one."""
+
+    @classmethod
+    def of(cls, state: MixingState, looks: list[Local | None]) -> Growth:
+        """Move every component to where its pairs say."""
+        moved = [
+            part if local is None else moved_by(part, local)
+            for part, local in zip(state.parts.components, looks, strict=True)
+        ]
+        return cls(state.parts.log_weights.copy(), moved, state)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.parts)
+
+    @property
+    def mixture(self) -> Mixture:
+        """The mixture of them."""
+        return Mixture(log_weights=self.log_weights, components=self.parts)
+
+    def settle(self, looks: list[Local | None]) -> float:
+        """Move the weights to where the pairs say; returns what the mixture is worth."""
+        known = np.array([local is not None for local in looks])
+        if not known.any():
+            return math.nan
+        values = np.array([local.value for local in looks if local is not None])
+        errors = np.array([local.value_error for local in looks if local is not None])
+        share = np.exp(self.log_weights[known])
+        level = float(share @ values / share.sum())
+        off = values - level
+        off = np.sign(off) * np.maximum(0.0, np.abs(off) - errors)
+        self.log_weights[known] += np.clip(off, -_LARGEST_CHANGE, _LARGEST_CHANGE)
+        return level
+
+    def add(self, part: Gaussian, log_weight: float) -> None:
+        """Take in a component, whose log weight is compared with 1 for all others together."""
+        self.log_weights -= scipy.special.logsumexp(self.log_weights)
+        self.log_weights = np.append(self.log_weights, log_weight)
+        self.parts.append(part)
+        self._new(0.0)
+
+    def split(self, k: int, direction: Array, as_it_was: Gaussian) -> None:
+        """Put two in the place of component k, along a unit vector of its whitened space."""
+        axis = np.linalg.solve(as_it_was.factor.T, direction)
+        axis = axis / np.linalg.norm(axis)
+        axis = axis - self.axes @ (self.axes.T @ axis)
+        length = float(np.linalg.norm(axis))
+        if length > _NEW_AXIS and self.axes.shape[1] < MOST_AXES:
+            self.axes = np.concatenate([self.axes, axis[:, None] / length], axis=1)
+        narrower = math.sqrt(1.0 - _APART**2)
+        root = np.eye(len(direction)) + (narrower - 1.0) * np.outer(direction, direction)
+        one, other = (
+            self.parts[k].moved(sign * _APART * direction, root, math.log(narrower))
+            for sign in (-1.0, 1.0)
+        )
+        self.parts[k] = one
+        self.parts.append(other)
+        self.log_weights[k] -= math.log(2.0)
+        self.log_weights = np.append(self.log_weights, self.log_weights[k])
+        self.own[k] *= 0.5
+        self.reach[k], self.asked[k], self.origin[k] = FARTHEST, 0.0, -1
+        self._new(float(self.own[k]))
+
+    def drop(self, least: float) -> None:
+        """Leave out components of next to no weight."""
+        log_weights = self.log_weights - scipy.special.logsumexp(self.log_weights)
+        kept = np.flatnonzero(log_weights >= math.log(least))
+        self.log_weights = log_weights[kept]
+        self.parts = [self.parts[k] for k in kept]
+        self.origin = [self.origin[k] for k in kept]
+        self.own, self.reach, self.asked = self.own[kept], self.reach[kept], self.asked[kept]
+
+    def _new(self, own: float) -> None:
+        self.own = np.append(self.own, own)
+        blank = np.zeros((1, MOST_AXES, 2))
+        self.reach = np.concatenate([self.reach, blank + FARTHEST])
+        self.asked = np.concatenate([self.asked, blank])
+        self.origin.append(-1)
+
+
+def moved_by(part: Gaussian, local: Local) -> Gaussian:
+    """Take replay's step."""
+    shift, variances, vectors = trusted_step(local.evidence)
+    scales = np.sqrt(variances)
+    return part.moved(shift, (vectors * scales) @ vectors.T, float(np.log(scales).sum()))
+
+
+def to_split(parts: Mixture, looks: list[Local | None]) -> list[tuple[int, Array]]:
+    """Return the components whose score is bent, and along what, those first that matter most."""
+    found = []
+    for k, local in enumerate(looks):
+        if local is None or local.effective <= 3 * (parts.dim + 1):
+            continue
+        along = valley(local.z, local.residual, local.weight)
+        if along is not None and along.strength > _BENT:
+            found.append((float(parts.weights[k]) * along.strength, k, along.direction))
+    if not found:
+        found = _otherwise_bent(parts, looks)
+    least = max([_WORTH, *(_AMONG_BEST * worth for worth, _, _ in found)])
+    found.sort(key=lambda one: -one[0])
+    return [(k, direction) for worth, k, direction in found if worth >= least]
+
+
+def _otherwise_bent(parts: Mixture, looks: list[Local | None]) -> list[tuple[float, int, Array]]:
+    """Return the component of which a line leaves most, and along what.
+
+    Where the posterior is symmetric about it, as between two modes, third derivatives vanish.
+    """
+    found = []
+    for k, local in enumerate(looks):
+        if local is not None and local.evidence.left is not None:
+            values, vectors = np.linalg.eigh(local.evidence.left)
+            if values[-1] > _LEFT:
+                found.append((float(parts.weights[k] * values[-1]), k, vectors[:, -1]))
+    return found
+
+
+def in_space(base: Gaussian, parts: Mixture) -> Mixture:
+    """Return a mixture in the space of theta."""
+    return Mixture(
+        log_weights=parts.log_weights,
+        components=[under(base, part) for part in parts.components],
+    )
+
+
+def under(base: Gaussian, part: Gaussian) -> Gaussian:
+    """Return in the space of theta what is in the coordinates of a Gaussian."""
+    return base.moved(part.mean, part.factor, part.log_det)
+
+
+def seen_from(base: Gaussian, q: Gaussian) -> Gaussian:
+    """Return a Gaussian in the coordinates of another."""
+    factor = base.whiten(base.mean + q.factor.T).T
+    return Gaussian(base.whiten(q.mean), factor, q.log_det - base.log_det)
+
+
+def seen_along(part: Gaussian, axes: Array) -> Gaussian:
+    """Return the marginal of a component along axes."""
+    upper: Array = np.linalg.qr(part.factor.T @ axes, mode="r")  # type: ignore[assignment]
+    log_det = float(np.log(np.abs(np.diag(upper))).sum())
+    return Gaussian(axes.T @ part.mean, upper.T, log_det)
