@@ -75,7 +75,7 @@ _LEAST_WEIGHT = 5e-4
 _SHARE = 10
 """A batch is about this part of the memory."""
 _MEMORY = 4096
-_LONGEST, _LONGEST_PER_DIMENSION = 2000, 60
+_LONGEST, _LONGEST_PER_DIMENSION = 1500, 40
 """Draws after which no component is added any more."""
 _LATELY = 6
 """Batches, within which scouts have found more."""
@@ -241,8 +241,8 @@ class Mixing:
         is_growing = drawn < _LONGEST + _LONGEST_PER_DIMENSION * dim
         changed, missed, outwards = state.changed, state.missed, state.outwards
         for scout, its in zip(state.scouts, share[:, count:].T, strict=True):
-            log_weight, worth = judge(scout, parts, its, z, log_p, level)
-            if worth > MATTERS:
+            log_weight, worth, surely = judge(scout, parts, its, z, log_p, level)
+            if surely > MATTERS:
                 outwards = drawn
             if worth < WORTH:
                 missed = drawn if scout.axis < 0 else missed

@@ -34,8 +34,9 @@ _LEAST_MASS = -6.9
 _LACKING = 3.0
 """By how many nats a pair must lie above the mixture for a component to be tried there."""
 _FEWEST = 3.0
-_ERRORS = 1.5
-"""Standard errors by which the mixture must lie below the posterior where a scout is."""
+_ERRORS = (1.5, 4.0)
+"""Standard errors by which the mixture must lie below the posterior where a scout is; and surely
+does: several scouts are asked in each of several batches."""
 WORTH, MATTERS = 0.005, 0.03
 """By what part a variance changes for a scout to become a component, and for q to lack it."""
 
@@ -101,6 +102,8 @@ class Judged(NamedTuple):
     """The log weight that it deserves."""
     worth: float
     """By about what part a variance of q changes if it becomes a component; 0 if it should not."""
+    surely: float
+    """The same, whatever the noise."""
 
 
 def judge(
@@ -122,15 +125,15 @@ def judge(
         What the mixture is worth.
     """
     if share.sum() < _FEWEST:
-        return Judged(-np.inf, 0.0)
+        return Judged(-np.inf, 0.0, 0.0)
     mass = value(share, log_p - scout.part.log_density(z))[0] - level
-    gain, error = value(share, log_p - parts.log_density(z))
-    gain -= level + _ERRORS * error
+    above, error = value(share, log_p - parts.log_density(z))
     log_weight = min(mass, float(parts.log_weights[scout.parent]))
-    if not (gain > 0.0 and mass > _LEAST_MASS):
-        return Judged(log_weight, 0.0)
-    lacks = np.exp(log_weight) * -np.expm1(-gain)
-    return Judged(log_weight, float(lacks * (1.0 + _away(scout, parts) ** 2)))
+    if not mass > _LEAST_MASS:
+        return Judged(log_weight, 0.0, 0.0)
+    matters = float(np.exp(log_weight)) * (1.0 + _away(scout, parts) ** 2)
+    lacks = [-np.expm1(-max(0.0, above - level - errors * error)) for errors in _ERRORS]
+    return Judged(log_weight, matters * float(lacks[0]), matters * float(lacks[1]))
 
 
 def _away(scout: Scout, parts: Mixture) -> float:
