@@ -235,3 +235,19 @@ def test_modes_in_several_dimensions(begin):
     fit = scorevi.fit(gaussian_mixture(p), family="mixture", initial=parts[begin].mean)
     np.testing.assert_allclose(np.sort(fit.q.weights), [0.3, 0.7], atol=0.02)
     np.testing.assert_allclose(fit.mean, p.mean, atol=0.1 * p.sd.max())
+
+
+def test_a_mixture_that_was_cut_short_is_known_by_its_edge():
+    """Thirty dimensions, along one of which the last component stands on a plateau."""
+    from scorevi.trust.edges import Line
+
+    def along(places, weights):
+        parts = [Gaussian(np.eye(30)[0] * place, np.diag([0.3, *[1.0] * 29])) for place in places]
+        return Line.of(Mixture(weights, parts))
+
+    falling = np.exp(-0.5 * np.linspace(-3, 3, 15) ** 2)
+    whole = along(np.linspace(-3, 3, 15), falling)
+    cut = along(np.linspace(-3, 3, 15)[5:], falling[5:])
+    assert max(whole.lacks(-1.0), whole.lacks(1.0)) < 0.05
+    assert max(cut.lacks(-1.0), cut.lacks(1.0)) > 0.25
+    assert cut.parameter == 0

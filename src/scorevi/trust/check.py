@@ -13,6 +13,7 @@ the verdict says how many.
    that it is (:mod:`scorevi.trust.width`).
 4. *Wider draws* (:mod:`scorevi.trust.wider_draws`), where the weights are not all the same: they
    see tails that draws from q do not, and tell the moments once more.
+   Of a mixture in many dimensions: whether it ends abruptly (:mod:`scorevi.trust.edges`).
 5. *Other modes.* Weights cannot reveal what q does not reach. So L-BFGS climbs from points all over
    the place, and a mode far outside q is compared with it by its ELBO.
 6. *The way from q's own mean*: where it leads out of q, the fit has not arrived.
@@ -28,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from scorevi.engine.contradiction import ADVICE, contradiction
+from scorevi.trust.edges import edges
 from scorevi.trust.error_bars import unsettled
 from scorevi.trust.examination import Examination
 from scorevi.trust.modes import disagreement, other_modes
@@ -96,6 +98,7 @@ EVIDENCE: tuple[Evidence, ...] = (
     walls,
     contradicting,
     tails,
+    edges,
     other_modes,
     second_fit,
     unsettled,

@@ -6,6 +6,10 @@ on all sides by :math:`1 + \sqrt{2/D}`, half from q stretched by 3 along one par
 following as q says. All draws together are weighted against the mixture that they come from. No
 weight is then more than three times p/q, in any number of dimensions.
 
+Of a mixture each component is widened; and those at the edges are moved outside of it, by two of
+their standard deviations along the line on which the components lie, narrower and wider too: beyond
+the last of them there may be more of the posterior, such as the neck of a funnel.
+
 Where they find other moments than q has, tails may be longer than even these draws reach: as many
 draws again come from the Gaussian with those moments, and from around it.
 """
@@ -18,10 +22,16 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.noise import WIDER, stream
-from scorevi.families import Approximation, Gaussian
+from scorevi.families import Approximation, Gaussian, Mixture
 from scorevi.trust.examination import Examination
 
 _STRETCH = 3.0
+_BEYOND = 2.0
+"""Standard deviations of a component, by which it is moved."""
+_ALONE = 0.4
+"""How much the others may add there, in nats: there is an edge."""
+_ACROSS = (0.7, 1.0, 1.4)
+"""Its width across that way, over what it was."""
 TIMES = 2
 """Wider draws for each fresh one."""
 
@@ -49,25 +59,86 @@ def _look(
     own: Array,
     own_log_p: Array,
 ) -> tuple[Array, Array]:
-    """Add wider draws to those of q itself, and weigh all of them against their mixture.
-
-    Those of a mixture are from wider than the Gaussian with its moments.
-    """
+    """Add wider draws to those of q itself, and weigh all of them against their mixture."""
     count = TIMES * len(own)
-    white = q.coordinates
-    axes = white.factor / q.sd[:, None]  # row j: the whitened direction of parameter j
-    widened = 1.0 + math.sqrt(2.0 / q.dim)
-    z = rng.standard_normal((count, q.dim))
-    half = count // 2
-    z[:half] *= widened
-    along = axes[rng.integers(q.dim, size=count - half)]
-    z[half:] += (_STRETCH - 1.0) * np.vecdot(z[half:], along)[:, None] * along
-    theta = np.asarray(white.unwhiten(z))
+    wider = _WiderMixture(q) if isinstance(q, Mixture) else _WiderGaussian(q)
+    theta = wider.sample(count, rng)
     log_p = np.concatenate([own_log_p, _log_density(exam, theta)])
     theta = np.concatenate([own, theta])
-    wider = white.log_density(theta) + _log_wider(white.whiten(theta), axes, widened)
     inner, outer = math.log(1.0 / (1.0 + TIMES)), math.log(TIMES / (1.0 + TIMES))
-    return theta, log_p - np.logaddexp(inner + q.log_density(theta), outer + wider)
+    log_q = np.logaddexp(inner + q.log_density(theta), outer + wider.log_density(theta))
+    return theta, log_p - log_q
+
+
+class _WiderGaussian:
+    """Half q widened on all sides, half q stretched along one parameter."""
+
+    def __init__(self, q: Gaussian) -> None:
+        self._q = q
+        self._axes = q.factor / q.sd[:, None]  # row j: the whitened direction of parameter j
+        self._widened = 1.0 + math.sqrt(2.0 / q.dim)
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        dim = self._q.dim
+        z = rng.standard_normal((count, dim))
+        half = count // 2
+        z[:half] *= self._widened
+        along = self._axes[rng.integers(dim, size=count - half)]
+        z[half:] += (_STRETCH - 1.0) * np.vecdot(z[half:], along)[:, None] * along
+        return np.asarray(self._q.unwhiten(z))
+
+    def log_density(self, theta: Array) -> Array:
+        z = self._q.whiten(theta)
+        dim = z.shape[1]
+        squares = (z @ self._axes.T) ** 2
+        along = np.logaddexp.reduce(_log_excess(squares, _STRETCH), axis=1) - math.log(dim)
+        around = _log_excess(np.vecdot(z, z), self._widened) - (dim - 1) * math.log(self._widened)
+        return np.asarray(self._q.log_density(theta) + np.logaddexp(along, around) - math.log(2.0))
+
+
+class _WiderMixture:
+    """Half q with each component widened, half its components at the edges, moved beyond them."""
+
+    def __init__(self, q: Mixture) -> None:
+        parts = [part.scaled(1.0 + math.sqrt(2.0 / q.dim)) for part in q.components]
+        beyond = _beyond(q)
+        inner = 0.5 if beyond else 1.0
+        weights = [*(inner * q.weights), *(0.5 / len(beyond) for _ in beyond)]
+        self._wider = Mixture(weights, [*parts, *beyond])
+
+    def sample(self, count: int, rng: np.random.Generator) -> Array:
+        return self._wider.sample(count, rng)
+
+    def log_density(self, theta: Array) -> Array:
+        return self._wider.log_density(theta)
+
+
+def _beyond(q: Mixture) -> list[Gaussian]:
+    """Return copies of the components at the edges, outside of q, narrower and wider.
+
+    Along the line on which the components lie; beyond the last of them there may be a neck.
+    """
+    white = q.coordinates
+    means = white.whiten(np.array([part.mean for part in q.components]))
+    axis = np.linalg.eigh((means.T * q.weights) @ means)[1][:, -1]
+    axis = np.linalg.solve(white.factor.T, axis)
+    ways = [part.factor.T @ axis for part in q.components]
+    ways = [way / np.linalg.norm(way) for way in ways]
+    found = []
+    for side in (-_BEYOND, _BEYOND):
+        places = [
+            part.mean + side * (part.factor @ way)
+            for part, way in zip(q.components, ways, strict=True)
+        ]
+        log_parts = q.log_parts(np.array(places))
+        alone = np.logaddexp.reduce(log_parts, axis=1) - np.diag(log_parts) < _ALONE
+        for k in np.flatnonzero(alone):
+            part, way = q.components[k], ways[k]
+            for scale in _ACROSS:
+                root = scale * np.eye(q.dim) + (1.0 - scale) * np.outer(way, way)
+                log_det = (q.dim - 1) * math.log(scale)
+                found.append(part.moved(side * way, root, log_det))
+    return found
 
 
 def _log_density(exam: Examination, theta: Array) -> Array:
@@ -76,15 +147,6 @@ def _log_density(exam: Examination, theta: Array) -> Array:
     good = exam.evaluator.usable(evaluation)
     assert evaluation.log_density is not None
     return np.where(good, evaluation.log_density, -np.inf)
-
-
-def _log_wider(z: Array, axes: Array, widened: float) -> Array:
-    """Return the log density of wider draws over N(0, I), in whitened coordinates, (n,)."""
-    dim = z.shape[1]
-    squares = (z @ axes.T) ** 2
-    along = np.logaddexp.reduce(_log_excess(squares, _STRETCH), axis=1) - math.log(dim)
-    around = _log_excess(np.vecdot(z, z), widened) - (dim - 1) * math.log(widened)
-    return np.asarray(np.logaddexp(along, around) - math.log(2.0))
 
 
 def _log_excess(square: Array, scale: float) -> Array:
