@@ -46,7 +46,7 @@ def test_it_is_right_where_one_gaussian_is_not(name, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["meta-8-noncentered", "plates-centered", "seeds-stan"])
+@pytest.mark.parametrize("name", ["meta-8-noncentered", "plates-centered", "hospitals-noncentered"])
 def test_hierarchies_come_out_right(name):
     truth = load_truth(name)
     fit = scorevi.fit(hierarchies()[name](), family="mixture")
