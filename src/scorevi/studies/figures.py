@@ -42,6 +42,8 @@ class Axes:
     """Whether a panel's values are shown above the lowest that any Gaussian has there."""
 
 
+_OFF_THE_PAGE = 1e12
+"""A value that no picture shows: what is lost may be off by any number."""
 ABOVE_BEST = Axes(lowest=1e-3, label="negative ELBO − that of\nthe best Gaussian", below=True)
 """For the negative ELBO, of which only differences mean something."""
 
@@ -128,6 +130,7 @@ def mean_curve(curves: Sequence[Curve], by: str = "gradients") -> tuple[Array, A
 
 def _shown(values: Array, axes: Axes) -> Array:
     values = np.where(np.isfinite(values), values, np.nan)
+    values = np.where(values > _OFF_THE_PAGE, np.nan, values)
     return np.maximum(values, axes.lowest) if axes.lowest else values
 
 
