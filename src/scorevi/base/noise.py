@@ -24,6 +24,10 @@ class Noise:
         The seed, as one integer.
     dim
         The length of a row.
+    kind
+        Which of the streams of the seed.
+    rows_per_block
+        How many rows are made at a time, on which their numbers depend.
 
     Examples
     --------
@@ -31,15 +35,17 @@ class Noise:
     True
     """
 
-    def __init__(self, entropy: int, dim: int) -> None:
+    def __init__(
+        self, entropy: int, dim: int, kind: int = NOISE, rows_per_block: int | None = None
+    ) -> None:
         self.position = 0
         self._entropy = entropy
         self._dim = dim
-        self._rows_per_block = max(16, 32768 // dim)
+        self._kind = kind
+        self._rows_per_block = rows_per_block or max(16, 32768 // dim)
+        self._choices: Noise | None = None
         self._index = -1
         self._block: Array = np.empty((0, dim))
-        self._choices = -1
-        self._choice: Array = np.empty(0)
 
     def take(self, count: int, width: int | None = None) -> Array:
         """Return the next ``count`` rows and move past them.
@@ -49,8 +55,9 @@ class Noise:
         """
         rows = self.rows(self.position, count)
         if width is not None and width > self._dim:
-            more = [self._choose(self.position + row) for row in range(count)]
-            rows = np.concatenate([rows, np.array(more)[:, None]], axis=1)
+            if self._choices is None:
+                self._choices = Noise(self._entropy, 1, CHOICE, self._rows_per_block)
+            rows = np.concatenate([rows, self._choices.rows(self.position, count)], axis=1)
         self.position += count
         return rows
 
@@ -68,17 +75,9 @@ class Noise:
             missing -= size
         return np.concatenate(parts)
 
-    def _choose(self, row: int) -> float:
-        index, offset = divmod(row, self._rows_per_block)
-        if index != self._choices:
-            rng = stream(self._entropy, CHOICE, index)
-            self._choice = rng.standard_normal(self._rows_per_block)
-            self._choices = index
-        return float(self._choice[offset])
-
     def _load(self, index: int) -> Array:
         if index != self._index:
-            rng = stream(self._entropy, NOISE, index)
+            rng = stream(self._entropy, self._kind, index)
             self._block = rng.standard_normal((self._rows_per_block, self._dim))
             self._index = index
         return self._block

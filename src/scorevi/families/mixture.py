@@ -137,6 +137,12 @@ class Mixture:
         """That of the Gaussian with the same moments."""
         return self.coordinates.log_det
 
+    @cached_property
+    def main_axis(self) -> Array:
+        """The direction in which the components differ most, a unit vector of whitened space."""
+        means = self.coordinates.whiten(np.array([part.mean for part in self.components]))
+        return np.asarray(np.linalg.eigh((means.T * self.weights) @ means)[1][:, -1])
+
     def sample(self, size: int, seed: Seed = None) -> Array:
         """Draw ``size`` independent points, shape (size, D)."""
         rng = as_rng(seed)

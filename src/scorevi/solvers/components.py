@@ -25,8 +25,8 @@ import numpy as np
 
 from scorevi.base.arrays import Array, Mask
 from scorevi.families import Gaussian
-from scorevi.solvers.memory import Evidence, shortened, symmetric, trusted
-from scorevi.solvers.weights import effective_size, largest_power
+from scorevi.solvers.memory import Evidence, of_symmetric, shortened, symmetric, trusted
+from scorevi.solvers.weights import effective_size, largest_power, largest_share
 
 _MOST_WEIGHT = 0.7
 """The largest log weight of a pair."""
@@ -100,7 +100,8 @@ def look(pairs: Pairs, k: int, part: Gaussian, axes: Array, own: Array) -> Local
     z = part.whiten(pairs.z[kept])
     mismatch = np.asarray(part.whiten_score(pairs.mismatch[kept]))
     score = np.asarray(part.whiten_score(pairs.h[kept])) + z
-    found = _regress(z, mismatch, score, weight, axes, own)
+    effective = float(weight.sum() ** 2 / (weight @ weight))
+    found = _regress(z, mismatch, score, weight, effective, axes, own)
     if found is None:
         return None
     evidence, bends, residual = found
@@ -108,7 +109,6 @@ def look(pairs: Pairs, k: int, part: Gaussian, axes: Array, own: Array) -> Local
     if not known.any():
         return None
     level, error = value(full[known], pairs.log_ratio[known])
-    effective = float(weight.sum() ** 2 / (weight @ weight))
     return Local(evidence, bends, z, residual, weight, effective, level, error)
 
 
@@ -145,12 +145,7 @@ def _weights(pairs: Pairs, k: int, dim: int) -> tuple[Array, Mask, Array]:
     needed = _NEEDED * (dim + 1)
     if effective_size(full) < needed:
         along = np.minimum(_MOST_WEIGHT, pairs.log_shares[:, k])
-        low, high = 0.0, 1.0
-        for _ in range(12):
-            middle = 0.5 * (low + high)
-            enough = effective_size(along + middle * (full - along)) >= needed
-            low, high = (middle, high) if enough else (low, middle)
-        full = along + low * (full - along)
+        full = along + largest_share(along, full, needed, rounds=12) * (full - along)
     full = full * largest_power(full, min(_AT_LEAST * (dim + 1), 0.99 * len(full)))
     weight = np.exp(full - full.max())
     kept = weight > _NEGLIGIBLE
@@ -161,10 +156,15 @@ def _weights(pairs: Pairs, k: int, dim: int) -> tuple[Array, Mask, Array]:
 
 
 def _regress(
-    z: Array, mismatch: Array, score: Array, weight: Array, axes: Array, own: Array
+    z: Array,
+    mismatch: Array,
+    score: Array,
+    weight: Array,
+    effective: float,
+    axes: Array,
+    own: Array,
 ) -> tuple[Evidence, tuple[Array, ...], Array] | None:
     count, dim = z.shape
-    effective = float(weight.sum() ** 2 / (weight @ weight))
     affordable = max(0, int((effective / _SPARE - dim - 1) // dim))
     t = z @ axes[:, :affordable]
     columns = [np.ones((count, 1)), z]
@@ -189,9 +189,9 @@ def _regress(
     intercept, intercept_trust = trusted(values[0] @ basis, noise[0], dim)
     slope = symmetric(values[1 : dim + 1])
     shrunk, slope_trust = trusted(
-        basis.T @ slope @ basis, _of_symmetric(noise[1:]), dim * (dim + 1) // 2
+        basis.T @ slope @ basis, of_symmetric(noise[1:]), dim * (dim + 1) // 2
     )
-    plain = _of_symmetric(hat[1 : dim + 1] ** 2 @ (left**2 * inflation))
+    plain = of_symmetric(hat[1 : dim + 1] ** 2 @ (left**2 * inflation))
     slope = _stronger(basis @ shrunk @ basis.T, _in_parameters(slope, plain, own))
     score = shortened(score)
     coefficients = hat @ score
@@ -213,11 +213,6 @@ def _regress(
         np.asarray(spread),
     )
     return evidence, tuple(bends), np.asarray(residual)
-
-
-def _of_symmetric(noise: Array) -> Array:
-    """Return the noise of the symmetric part: off the diagonal it is halved."""
-    return np.where(np.eye(len(noise), dtype=bool), noise, 0.25 * (noise + noise.T))
 
 
 def _in_parameters(matrix: Array, noise: Array, own: Array) -> Array:

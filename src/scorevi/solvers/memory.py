@@ -105,8 +105,7 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         found = found.improved_by(other.along(basis))
     intercept, intercept_trust = trusted(found.values[0], found.noise[0], dim)
     slope, noise = symmetric(found.values[1:]), found.noise[1:]
-    # Symmetrised off the diagonal, which halves the noise.
-    noise = np.where(np.eye(dim, dtype=bool), noise, 0.25 * (noise + noise.T))
+    noise = of_symmetric(noise)
     slope, slope_trust = trusted(slope, noise, dim * (dim + 1) // 2)
     if basis is not None:
         intercept, slope = basis @ intercept, basis @ slope @ basis.T
@@ -212,3 +211,8 @@ def shortened(mismatch: Array) -> Array:
 def symmetric(slope: Array) -> Array:
     """Return the symmetric part."""
     return np.asarray(0.5 * (slope + slope.T), dtype=np.float64)
+
+
+def of_symmetric(noise: Array) -> Array:
+    """Return the variances of the symmetric part: off the diagonal they are halved."""
+    return np.where(np.eye(len(noise), dtype=bool), noise, 0.25 * (noise + noise.T))

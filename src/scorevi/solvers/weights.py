@@ -42,10 +42,15 @@ def largest_power(log_weights: Array, needed: float) -> float:
     """Return the largest power, at most 1, at which the effective sample size is met."""
     if effective_size(log_weights) >= needed:
         return 1.0
+    return largest_share(np.zeros_like(log_weights), log_weights, needed)
+
+
+def largest_share(even: Array, log_weights: Array, needed: float, rounds: int = 20) -> float:
+    """Return how far to go from even log weights to others, with the effective size still met."""
     low, high = 0.0, 1.0
-    for _ in range(20):
+    for _ in range(rounds):
         middle = 0.5 * (low + high)
-        if effective_size(middle * log_weights) >= needed:
+        if effective_size(even + middle * (log_weights - even)) >= needed:
             low = middle
         else:
             high = middle

@@ -38,12 +38,34 @@ class Mode(NamedTuple):
 
 
 def outside(
-    q: Approximation, evaluator: Evaluator, rng: np.random.Generator, *, rings: int = 1
-) -> Iterator[Judged]:
-    """Climb from many places, and yield what is found outside of q.
+    q: Approximation,
+    evaluator: Evaluator,
+    rng: np.random.Generator,
+    gradients: int,
+    *,
+    rings: int = 1,
+) -> list[Judged]:
+    """Climb from many places, for so many gradients at most; return what is found outside of q.
 
-    Those outside of it begin on rings around it, each twice as wide as the one before.
+    Climbs from outside of it begin on rings around it, each twice as wide as the one before.
     """
+    found: list[Judged] = []
+    before = evaluator.max_gradients
+    most = evaluator.spent + gradients
+    evaluator.max_gradients = most if before is None else min(before, most)
+    try:
+        for judged in _climbs(q, evaluator, rng, rings):
+            found.append(judged)  # noqa: PERF402  (what came before the end of the budget is kept)
+    except (Exhausted, TooManyBadScores):
+        pass
+    finally:
+        evaluator.max_gradients = before
+    return found
+
+
+def _climbs(
+    q: Approximation, evaluator: Evaluator, rng: np.random.Generator, rings: int
+) -> Iterator[Judged]:
     for point in [*rng.uniform(-2.0, 2.0, (_NEAR, q.dim)), *_around(q.coordinates, rng, rings)]:
         ascent = Ascent(evaluator)
         ascent.climb(point, at_most=CLIMB)
@@ -70,9 +92,8 @@ def modes_outside(
     try:
         for _ in range(_ROUNDS):
             known = Mixture(np.ones(1 + len(found)), [q, *(mode.q for mode in found)])
-            evaluator.max_gradients = int(min(most, evaluator.spent + _GRADIENTS))
-            judged = _all(outside(known, evaluator, rng, rings=_RINGS))
             evaluator.max_gradients = None if before is None else int(most)
+            judged = outside(known, evaluator, rng, _GRADIENTS, rings=_RINGS)
             more = _fitted(judged, known, level, evaluator, rng)
             found += more
             if not more or len(found) >= _MOST:
@@ -104,17 +125,6 @@ def _fitted(
         if racer.elbo > level - _BEHIND:
             found.append(Mode(racer.q, racer.elbo, tuple(racer.pairs)))
     return found
-
-
-def _all(found: Iterator[Judged]) -> list[Judged]:
-    """Return what there is, up to where the budget ends."""
-    kept: list[Judged] = []
-    try:
-        for one in found:
-            kept.append(one)  # noqa: PERF402  (what came before the end of the budget is kept)
-    except (Exhausted, TooManyBadScores):
-        pass
-    return kept
 
 
 def _around(q: Gaussian, rng: np.random.Generator, rings: int = 1) -> Array:

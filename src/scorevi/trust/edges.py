@@ -44,9 +44,8 @@ class Line(NamedTuple):
     @classmethod
     def of(cls, q: Mixture) -> Line:
         """Return the direction in which the components differ most."""
-        white = q.coordinates
+        white, along = q.coordinates, q.main_axis
         means = white.whiten(np.array([part.mean for part in q.components]))
-        along = np.linalg.eigh((means.T * q.weights) @ means)[1][:, -1]
         axis = np.linalg.solve(white.factor.T, along)
         sds = np.array([float(np.linalg.norm(part.factor.T @ axis)) for part in q.components])
         loading = white.factor @ along / q.sd

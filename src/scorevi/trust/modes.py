@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from scorevi.base.arrays import Array
-from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
+from scorevi.base.evaluate import Evaluator
 from scorevi.base.noise import MODES, stream
 from scorevi.families import Approximation
 from scorevi.starts.climb import Ascent, is_within
@@ -30,15 +29,7 @@ def other_modes(exam: Examination) -> Iterator[Reason]:
         return
     rng = stream(exam.seed, MODES)
     ours = float(np.median(fresh.log_ratio[fresh.good])) if fresh.good.any() else -math.inf
-    evaluator.max_gradients = evaluator.spent + MODE_GRADIENTS
-    found: list[tuple[float, Array]] = []
-    try:
-        for judged in outside(q, evaluator, rng):
-            found.append((judged.elbo, judged.q.mean))  # noqa: PERF401  (until the budget ends)
-    except (Exhausted, TooManyBadScores):
-        pass
-    finally:
-        evaluator.max_gradients = None
+    found = [(judged.elbo, judged.q.mean) for judged in outside(q, evaluator, rng, MODE_GRADIENTS)]
     if not found:
         return
     elbo, mean = max(found, key=lambda candidate: candidate[0])

@@ -118,10 +118,7 @@ def _beyond(q: Mixture) -> list[Gaussian]:
 
     Along the line on which the components lie; beyond the last of them there may be a neck.
     """
-    white = q.coordinates
-    means = white.whiten(np.array([part.mean for part in q.components]))
-    axis = np.linalg.eigh((means.T * q.weights) @ means)[1][:, -1]
-    axis = np.linalg.solve(white.factor.T, axis)
+    axis = np.linalg.solve(q.coordinates.factor.T, q.main_axis)
     ways = [part.factor.T @ axis for part in q.components]
     ways = [way / np.linalg.norm(way) for way in ways]
     found = []
