@@ -42,7 +42,7 @@ def raw_units() -> None:
         z = even_noise(4000, target.dim, seed=3)
         below, starts = [], []
         for seed in range(SEEDS):
-            steps = list(scorevi.iterate(target, seed=seed, max_gradients=200))
+            steps = list(scorevi.iterate(target, family="gaussian", seed=seed, max_gradients=200))
             below.append(elbo(best, target, z) - elbo(steps[-1].q, target, z))
             starts.append(steps[0].num_gradients)
         good = sum(one <= 0.1 for one in below)
@@ -98,7 +98,7 @@ def others() -> None:
 
 def _by(solver: object, gradients: int = GRADIENTS):
     def run(target, seed, z):
-        fit = scorevi.fit(target, solver, seed=seed, max_gradients=gradients)
+        fit = scorevi.fit(target, solver, family="gaussian", seed=seed, max_gradients=gradients)
         return elbo(fit.q, target, z) if fit.num_updates else -np.inf
 
     return run

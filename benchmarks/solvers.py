@@ -40,7 +40,10 @@ def _states(
     start = scorevi.Gaussian.standard(target.dim)
     due = 0
     try:
-        for step in scorevi.iterate(target, solver, seed=seed, max_gradients=budget, initial=start):
+        steps = scorevi.iterate(
+            target, solver, family="gaussian", seed=seed, max_gradients=budget, initial=start
+        )
+        for step in steps:
             if step.num_gradients >= due:
                 due = step.num_gradients + every
                 yield step.num_gradients, step.q

@@ -81,7 +81,7 @@ def _ended(job: tuple[str, str]) -> list[Ended]:
 
 
 def _limit(target: scorevi.Target) -> tuple[np.ndarray, np.ndarray]:
-    steps = scorevi.iterate(target, seed=1000, max_gradients=LONG)
+    steps = scorevi.iterate(target, family="gaussian", seed=1000, max_gradients=LONG)
     late = [step.q for step in steps if step.num_gradients > LONG // 2]
     return np.mean([q.mean for q in late], axis=0), np.mean([np.log(q.sd) for q in late], axis=0)
 
@@ -91,11 +91,11 @@ def _one(target: scorevi.Target, seed: int, mean: np.ndarray, log_sd: np.ndarray
         off = np.abs(q.mean - mean) / np.exp(log_sd)
         return float(off.max()), float(np.abs(np.log(q.sd) - log_sd).max())
 
-    fit = scorevi.fit(target, seed=seed)
+    fit = scorevi.fit(target, family="gaussian", seed=seed)
     bars = fit.error_bars().mean
     covered = float(np.mean(np.abs(fit.q.mean - mean) <= 2 * bars))
     oracle = math.inf
-    for step in scorevi.iterate(target, seed=seed, max_gradients=FAR):
+    for step in scorevi.iterate(target, family="gaussian", seed=seed, max_gradients=FAR):
         off, factor = away(step.q)
         if max(off, factor / math.log1p(TOLERANCE) * TOLERANCE) > TOLERANCE:
             oracle = math.inf

@@ -9,7 +9,7 @@ True
 from scorevi import examples, plots
 from scorevi._version import __version__
 from scorevi.base.status import FitError, FitWarning, Status
-from scorevi.families import Gaussian, Mixture
+from scorevi.families import Gaussian, Mixture, Nested
 from scorevi.fit import Step, fit, iterate
 from scorevi.results.fit import Fit
 from scorevi.results.loading import load
@@ -27,6 +27,7 @@ __all__ = [
     "FitWarning",
     "Gaussian",
     "Mixture",
+    "Nested",
     "Replay",
     "Status",
     "Step",

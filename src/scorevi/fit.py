@@ -58,7 +58,7 @@ def fit(
     batch_size: int | None = None,
     seed: Seed = 0,
     initial: Initial = None,
-    family: str = "gaussian",
+    family: str = "auto",
     components: int | None = None,
     stop: bool = True,
     tolerance: float = TOLERANCE,
@@ -72,7 +72,7 @@ def fit(
     score_timeout: float | None = None,
     workers: int | None = None,
 ) -> Fit:
-    """Fit a Gaussian to a target.
+    """Fit a Gaussian, or as many as it takes, to a target.
 
     Parameters
     ----------
@@ -101,10 +101,12 @@ def fit(
         ``from_jax`` what its log density takes; ``"mode"``, 0.1·I at the mode; ``"laplace"``;
         ``"lbfgs"``, the mode with the optimiser's inverse Hessian.
     family
-        ``"gaussian"``, one Gaussian; ``"auto"``, one Gaussian first, and where its draws say that
-        it is not the posterior, as many as the scores ask for (:mod:`scorevi.solvers.mixing`), up
-        to 256 dimensions; ``"mixture"``, the same, and other modes are looked for in any case. For
-        the solvers ``"auto"`` and ``"replay"``, and targets with a log density; the solvers of the
+        ``"auto"``, one Gaussian first, and where its draws say that it is not the posterior,
+        more: a Gaussian given a few parameters, where the scores say that there are such
+        (:mod:`scorevi.solvers.nesting`), else as many Gaussians as they ask for
+        (:mod:`scorevi.solvers.mixing`), up to 256 dimensions; ``"gaussian"``, one Gaussian;
+        ``"mixture"``, a mixture, and other modes are looked for in any case. More than one takes
+        the solvers ``"auto"`` or ``"replay"``, and a target with a log density; the solvers of the
         paper fit one Gaussian.
     components
         The most components of a mixture; as many as the dimension allows if left out.
@@ -227,7 +229,7 @@ def iterate(
     batch_size: int | None = None,
     seed: Seed = 0,
     initial: Initial = None,
-    family: str = "gaussian",
+    family: str = "auto",
     components: int | None = None,
 ) -> Iterator[Step]:
     """Yield one :class:`Step` per update, for loops that decide themselves when to stop.
@@ -257,7 +259,7 @@ def resolve(
     solver: str | Solver,
     batch_size: int | None,
     initial: Initial,
-    family: str = "gaussian",
+    family: str = "auto",
     components: int | None = None,
 ) -> tuple[Solver, Initial]:
     """Return the solver, and what the start means with it."""

@@ -59,11 +59,32 @@ def valley(z: Array, residual: Array, weight: Array | None = None) -> Valley | N
     weight
         How much each counts, (n,); the same where left out.
     """
-    count, dim = z.shape
+    count = len(z)
     share = np.full(count, 1.0 / count) if weight is None else weight / weight.sum()
+    residual = _shortened(residual)
+    values, vectors = np.linalg.eigh(_third(z, residual, share))
+    strength, noise = float(values[-1]), -float(values[0])
+    if not strength > _STANDS_OUT * max(noise, 0.0):
+        return None
+    direction = vectors[:, -1]
+    along = (residual.T * (share * (z @ direction))) @ z
+    return Valley(direction, strength - noise**2 / strength, 0.5 * (along + along.T))
+
+
+def third_derivatives(z: Array, residual: Array, weight: Array) -> Array:
+    """Return N, (D, D), of draws that count as much as their weights; see :func:`valley`."""
+    return _third(z, _shortened(residual), weight / weight.sum())
+
+
+def _shortened(residual: Array) -> Array:
     lengths = np.sqrt(np.vecdot(residual, residual))
-    own = _LONGEST * math.sqrt(dim)
-    residual = residual * (own / np.maximum(lengths, own))[:, None]
+    own = _LONGEST * math.sqrt(residual.shape[1])
+    return np.asarray(residual * (own / np.maximum(lengths, own))[:, None])
+
+
+def _third(z: Array, residual: Array, share: Array) -> Array:
+    """Sum over pairs of different draws."""
+    count, dim = z.shape
     squares = np.vecdot(residual, residual) * np.vecdot(z, z) * share**2
     same = (z.T * squares) @ z
     if dim * dim <= count:
@@ -75,10 +96,4 @@ def valley(z: Array, residual: Array, weight: Array | None = None) -> Valley | N
         products *= z @ z.T
         shared = z * share[:, None]
         both = shared.T @ products @ shared
-    values, vectors = np.linalg.eigh((both - same) / (1.0 - float(share @ share)))
-    strength, noise = float(values[-1]), -float(values[0])
-    if not strength > _STANDS_OUT * max(noise, 0.0):
-        return None
-    direction = vectors[:, -1]
-    along = (residual.T * (share * (z @ direction))) @ z
-    return Valley(direction, strength - noise**2 / strength, 0.5 * (along + along.T))
+    return np.asarray((both - same) / (1.0 - float(share @ share)))

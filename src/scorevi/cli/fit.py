@@ -80,9 +80,9 @@ Examples:
 @click.option(
     "--family",
     type=click.Choice(FAMILIES),
-    default="gaussian",
+    default="auto",
     show_default=True,
-    help="One Gaussian, or as many as the posterior asks for.",
+    help="One Gaussian, a mixture, or by default what the posterior asks for.",
 )
 @click.option("--components", type=int, help="The most components of a mixture.")
 @click.option(

@@ -157,7 +157,8 @@ class Run:
         if draws is None or not self.evaluator.target.has_log_density:
             return False
         state = self.solver.grown(self.state, draws, early=early)
-        if state is not None or (self.solver.searches and not early):
+        is_enough = getattr(state, "is_enough", False)
+        if (state is not None and not is_enough) or (self.solver.searches and not early):
             with np.errstate(all="ignore"):
                 level = float(np.nanmedian(draws.log_density - self.q.log_density(draws.theta)))
                 q = cast("Gaussian", self.q)

@@ -15,7 +15,7 @@ from scorevi.base.evaluate import BadScore, BadScores
 from scorevi.base.status import Status
 from scorevi.base.target import Parameter
 from scorevi.engine.quality import Quality
-from scorevi.families import FAMILIES, Approximation, Gaussian, Mixture
+from scorevi.families import FAMILIES, Approximation, Gaussian, Mixture, Nested
 from scorevi.results.fit import Fit
 from scorevi.results.parts import Summary, Trace
 from scorevi.results.saving import FORMAT, fingerprint
@@ -87,6 +87,10 @@ def _approximation(arrays: dict[str, Any], meta: dict[str, Any]) -> Approximatio
         q: Approximation = decode(meta["q"], FAMILIES, parts)
     else:
         q = Gaussian(arrays["mean"], arrays["factor"], float(arrays["log_det"]))
+    if isinstance(q, Nested):
+        if not q.is_whole():
+            raise ValueError("its arrays do not make a nested approximation")
+        return q
     parts_of_q = q.components if isinstance(q, Mixture) else (q,)
     if isinstance(q, Mixture):
         known = q.log_weights.shape == (len(parts_of_q),) and np.isfinite(q.log_weights).all()

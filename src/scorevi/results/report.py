@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scorevi.families import Mixture
+from scorevi.families import Mixture, Nested
 from scorevi.results.parts import Summary
 from scorevi.results.structure import found_in
 
@@ -26,8 +26,15 @@ def one_line(fit: Fit) -> str:
 
 
 def _kind(fit: Fit) -> str:
-    count = len(fit.q.components) if isinstance(fit.q, Mixture) else 1
+    if isinstance(fit.q, Nested):
+        return f", {found_in(fit.q, fit.labels)},"
+    count = _components(fit)
     return f", a mixture of {count}," if count > 1 else ""
+
+
+def _components(fit: Fit) -> int:
+    q = fit.q.over if isinstance(fit.q, Nested) else fit.q
+    return len(q.components) if isinstance(q, Mixture) else 1
 
 
 def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
@@ -41,7 +48,7 @@ def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
         "seed": fit.seed,
         "version": fit.version,
         "dim": fit.dim,
-        "components": len(fit.q.components) if isinstance(fit.q, Mixture) else 1,
+        "components": _components(fit),
         "num_gradients": fit.num_gradients,
         "num_updates": fit.num_updates,
         "seconds": fit.seconds,
@@ -105,7 +112,9 @@ def lines(fit: Fit) -> list[str]:
     """Return the facts below the table, one a line."""
     rate = f"{fit.num_gradients} gradients, {fit.num_updates} updates, {fit.seconds:.2g} s"
     facts = [f"{'solver:':12}{fit.solver}, {rate}"]
-    if isinstance(fit.q, Mixture) and len(fit.q.components) > 1:
+    if isinstance(fit.q, Nested):
+        facts.append(f"{'nested:':12}{found_in(fit.q, fit.labels)}")
+    elif isinstance(fit.q, Mixture) and len(fit.q.components) > 1:
         facts.append(f"{'mixture:':12}{found_in(fit.q, fit.labels)}")
     if fit.num_updates:
         facts.append(f"{'quality:':12}{_quality(fit)}")

@@ -13,7 +13,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.extras import require
-from scorevi.families import Gaussian, Mixture
+from scorevi.families import Gaussian, Mixture, Nested
 from scorevi.results.fit import Fit
 from scorevi.results.plots import ACCENT, INK, MUTED, label, tidy, with_png
 from scorevi.results.structure import between
@@ -116,9 +116,10 @@ def plot_pair(fit: Fit, x: str, y: str, draws: int = 500, seed: int = 0) -> Any:
 
 def _parts(fit: Fit) -> tuple[Array, tuple[Gaussian, ...]]:
     fit.mean  # noqa: B018  (refuses a fit without an update)
-    if isinstance(fit.q, Mixture):
-        return fit.q.weights, fit.q.components
-    return np.ones(1), (fit.q,)
+    if isinstance(fit.q, Gaussian):
+        return np.ones(1), (fit.q,)
+    q = fit.q.as_mixture() if isinstance(fit.q, Nested) else fit.q
+    return q.weights, q.components
 
 
 def _number(fit: Fit, name: str, argument: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.families import Mixture
+from scorevi.families import Mixture, Nested
 
 _APART = 0.5
 """The share of a parameter's variance that is between the components, for them to lie along it."""
@@ -20,8 +20,11 @@ def between(q: Mixture) -> Array:
     return np.asarray(q.weights @ (means - q.mean) ** 2 / q.sd**2)
 
 
-def found_in(q: Mixture, labels: Sequence[str]) -> str:
+def found_in(q: Mixture | Nested, labels: Sequence[str]) -> str:
     """Say how many components there are, and which parameters tell them apart."""
+    if isinstance(q, Nested):
+        names = ", ".join(labels[j] for j in q.scales)
+        return f"Gaussian given {names}"
     share = between(q)
     along = [int(j) for j in np.argsort(-share)[:_MOST_NAMES] if share[j] > _APART]
     count = f"{len(q.components)} components"

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.special
 
 from scorevi.base.labels import labels_of
-from scorevi.families import Family, Mixture
+from scorevi.families import Approximation, Gaussian
 from scorevi.results.parts import Summary
 from scorevi.results.target_of import target_of
 
@@ -33,12 +33,12 @@ def summary_of(fit: Fit) -> tuple[Summary, ...]:
     return _sampled_table(fit)
 
 
-def exact_table(labels: Sequence[str], q: Family) -> tuple[Summary, ...]:
+def exact_table(labels: Sequence[str], q: Approximation) -> tuple[Summary, ...]:
     """Return the table of unconstrained parameters."""
-    if isinstance(q, Mixture):
-        low, high = q.quantile(_INTERVAL)
-    else:
+    if isinstance(q, Gaussian):
         low, high = (q.mean + level * q.sd for level in scipy.special.ndtri(_INTERVAL))
+    else:
+        low, high = q.quantile(_INTERVAL)
     columns = (map(float, column) for column in (q.mean, q.sd, low, high))
     return tuple(Summary(*row) for row in zip(labels, *columns, strict=True))
 

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from scorevi.base.arrays import as_count
-from scorevi.families import Mixture
+from scorevi.families import Mixture, Nested
+from scorevi.families.given import Given
 from scorevi.solvers.bam import BaM
 from scorevi.solvers.base import Batch, HasVariants, Solver, State
 from scorevi.solvers.bbvi import BBVI
 from scorevi.solvers.growth import MixingState
 from scorevi.solvers.gsm import GSM
 from scorevi.solvers.mixing import Mixing
-from scorevi.solvers.replay import Replay
+from scorevi.solvers.nesting import NestingState
+from scorevi.solvers.replay import Replay, ReplayState
 from scorevi.solvers.scouts import Scout
 
 __all__ = [
@@ -40,7 +42,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
 }
 """Name → a function that makes the solver with its default settings."""
 
-RECORDS: tuple[type, ...] = (Mixture, MixingState, Scout)
+RECORDS: tuple[type, ...] = (Mixture, MixingState, Scout, Nested, Given, NestingState, ReplayState)
 """What states may come to be made of, beside what they begin with."""
 
 FAMILIES = ("gaussian", "auto", "mixture")
@@ -99,6 +101,8 @@ def of_family(solver: Solver, family: str, components: int | None = None) -> Sol
     if isinstance(solver, Mixing):
         return solver if components is None else dataclasses.replace(solver, components=components)
     if not isinstance(solver, Replay):
+        if family == "auto" and components is None:
+            return solver
         raise ValueError(
             f"`family` must be 'gaussian' for the solver {solver.name!r}; got {family!r}. The "
             "solvers 'auto' and 'replay' fit mixtures."

@@ -192,7 +192,7 @@ def _regress(
         basis.T @ slope @ basis, of_symmetric(noise[1:]), dim * (dim + 1) // 2
     )
     plain = of_symmetric(hat[1 : dim + 1] ** 2 @ (left**2 * inflation))
-    slope = _stronger(basis @ shrunk @ basis.T, _in_parameters(slope, plain, own))
+    slope = stronger(basis @ shrunk @ basis.T, in_parameters(slope, plain, own))
     score = shortened(score)
     coefficients = hat @ score
     rest = (score - design @ coefficients) ** 2 * inflation
@@ -202,7 +202,7 @@ def _regress(
         bend, bend_noise = symmetric(coefficients[rows]), hat[rows] ** 2 @ rest
         bend_noise = 0.25 * (bend_noise + bend_noise.T)
         shrunk = _with_trace(trusted(bend, bend_noise, dim * dim // 2 + 1)[0], bend, bend_noise)
-        bends.append(_stronger(shrunk, _in_parameters(bend, bend_noise, own)))
+        bends.append(stronger(shrunk, in_parameters(bend, bend_noise, own)))
     residual = mismatch - design[:, : dim + 1] @ values[: dim + 1]
     spread = (residual.T * (weight / weight.sum())) @ residual * (count / max(1, count - number))
     evidence = Evidence(
@@ -215,7 +215,7 @@ def _regress(
     return evidence, tuple(bends), np.asarray(residual)
 
 
-def _in_parameters(matrix: Array, noise: Array, own: Array) -> Array:
+def in_parameters(matrix: Array, noise: Array, own: Array) -> Array:
     """Shrink a whitened matrix in the parameters' coordinates, its diagonal there by itself."""
     there = symmetric(own @ matrix @ own.T)
     there_noise = own**2 @ noise @ (own**2).T
@@ -227,7 +227,7 @@ def _in_parameters(matrix: Array, noise: Array, own: Array) -> Array:
     return np.asarray(back @ there @ back.T)
 
 
-def _stronger(one: Array, other: Array) -> Array:
+def stronger(one: Array, other: Array) -> Array:
     """Return the matrix of which more was trusted."""
     return one if float((one * one).sum()) >= float((other * other).sum()) else other
 

@@ -49,6 +49,7 @@ from scorevi.solvers.growth import (
     to_split,
     under,
 )
+from scorevi.solvers.nesting import NestingState, nested, step
 from scorevi.solvers.replay import Replay, ReplayState
 from scorevi.solvers.scouts import (
     DRAWS,
@@ -64,6 +65,8 @@ from scorevi.solvers.scouts import (
 )
 
 _MOST_DIMENSIONS = 256
+_MANY = 8
+"""Dimensions from which on components wait for one Gaussian to arrive."""
 _UNEVEN = 0.3
 """The spread of log p − log q from which on one Gaussian is not enough."""
 _CLEARLY = 0.6
@@ -134,7 +137,7 @@ class Mixing:
 
     def grown(
         self, state: Any, draws: Draws, modes: Sequence[Elsewhere] = (), *, early: bool
-    ) -> MixingState | None:
+    ) -> MixingState | NestingState | None:
         """Go on from one Gaussian that has arrived; None where it is enough.
 
         Parameters
@@ -158,6 +161,11 @@ class Mixing:
         spread = 1.4826 * float(np.median(np.abs(ratio - np.median(ratio))))
         if spread < (_CLEARLY if early else _UNEVEN) and not modes:
             return None
+        may_nest = not (modes or self.searches or self.components)
+        found = nested(state) if may_nest else None
+        if found is not None or (early and dim >= _MANY):
+            # Scales are found the better the nearer q is; what has none can wait as long.
+            return found
         modes = sorted(modes, key=lambda mode: -mode.elbo)[: self.most(dim) - 1]
         pairs = [pair for mode in modes for pair in mode.pairs]
         theta = np.array([pair.theta for pair in pairs]).reshape(-1, dim)
@@ -207,6 +215,8 @@ class Mixing:
         """Remember the batch, and move every component to where all pairs together say."""
         if isinstance(state, ReplayState):
             return self._replay.step(state, batch)
+        if isinstance(state, NestingState):
+            return step(state, batch)
         with one_thread(state.q.dim):
             return self._step(state, batch)
 

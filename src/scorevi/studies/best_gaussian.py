@@ -88,7 +88,10 @@ class BestLine:
         for seed in seeds:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FitWarning)
-                fits = [fit(problem.target, seed=seed, max_gradients=2_000) for seed in range(5)]
+                fits = [
+                    fit(problem.target, family="gaussian", seed=seed, max_gradients=2_000)
+                    for seed in range(5)
+                ]
             start = min((one.q.coordinates for one in fits), key=measure)
             began = time.perf_counter()
             best = best_gaussian(problem.target, start, draws=self.draws, iterations=60)

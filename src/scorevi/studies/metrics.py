@@ -13,7 +13,7 @@ import scipy.stats
 from scorevi.base.arrays import Array
 from scorevi.base.estimates import elbo_estimate, fisher_residual
 from scorevi.base.target import Target
-from scorevi.families import Gaussian
+from scorevi.families import Family, Gaussian
 
 
 def forward_kl(q: Gaussian, samples: Array, log_density: Array) -> float:
@@ -38,8 +38,8 @@ def even_noise(size: int, dim: int, seed: int = 0) -> Array:
     return np.asarray(z @ np.linalg.inv(np.linalg.cholesky(z.T @ z / len(z))).T)
 
 
-def elbo(q: Gaussian, target: Target, z: Array) -> float:
-    """Return E_q[log p − log q] on the noise z, (n, D); where log p is NaN, minus infinity."""
+def elbo(q: Family, target: Target, z: Array) -> float:
+    """Return E_q[log p − log q] on noise, (n, noise_width); where log p is NaN, minus infinity."""
     points = q.points(z)
     log_density = target.evaluate(points.theta).log_density
     assert log_density is not None

@@ -110,9 +110,8 @@ def _trial(suite: str, name: str, case: Case, seed: int) -> Trial:
         if result.num_updates and case.errors is not None:
             mean_off, sd_off = case.errors(result)
         if result.num_updates and not math.isnan(case.best_elbo):
-            below = case.best_elbo - elbo(
-                result.q.coordinates, case.target, noise_for(case.target.dim)
-            )
+            noise = noise_for(result.q.noise_width)
+            below = case.best_elbo - elbo(result.q, case.target, noise)
     spent = result.trace.num_gradients
     return Trial(
         suite=suite,

@@ -103,7 +103,7 @@ def _logistic() -> Animal:
     from scorevi.fit import fit
 
     target = logistic_regression(5, 200)
-    q = fit(target).q.coordinates.scaled(1.3)
+    q = fit(target, family="gaussian").q.coordinates.scaled(1.3)
     theta = q.sample(_SAMPLES, 0)
     log_density = target.evaluate(theta).log_density
     assert log_density is not None

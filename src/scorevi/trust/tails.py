@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.families import Mixture
+from scorevi.families import Gaussian
 from scorevi.trust.examination import (
     MEAN_FAIL,
     MEAN_WARN,
@@ -30,7 +30,7 @@ _ELSE = (
     "Reparametrise (of a hierarchy try the other form: centered where each group has many "
     "observations, non-centered where it has few), or sample."
 )
-_MIXTURE = "Fit a mixture, with family='mixture'."
+_MIXTURE = "Leave family= at 'auto', or fit a mixture, with family='mixture'."
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
 _NO_MEAN = 1.0
@@ -139,7 +139,7 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
 
 def _instead(exam: Examination) -> str:
     """Say what to do where this q will not do."""
-    return _ELSE if isinstance(exam.q, Mixture) else f"{_MIXTURE} {_ELSE}"
+    return f"{_MIXTURE} {_ELSE}" if isinstance(exam.q, Gaussian) else _ELSE
 
 
 def _weighted(exam: Examination, theta: Array, w: Array) -> tuple[Array, Array]:

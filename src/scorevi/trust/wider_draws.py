@@ -8,7 +8,8 @@ weight is then more than three times p/q, in any number of dimensions.
 
 Of a mixture each component is widened; and those at the edges are moved outside of it, by two of
 their standard deviations along the line on which the components lie, narrower and wider too: beyond
-the last of them there may be more of the posterior, such as the neck of a funnel.
+the last of them there may be more of the posterior, such as the neck of a funnel. Of a nested
+approximation the scales are stretched, and what is given them is widened.
 
 Where they find other moments than q has, tails may be longer than even these draws reach: as many
 draws again come from the Gaussian with those moments, and from around it.
@@ -22,7 +23,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.noise import WIDER, stream
-from scorevi.families import Approximation, Gaussian, Mixture
+from scorevi.families import Approximation, Gaussian, Mixture, Nested
 from scorevi.trust.examination import Examination
 
 _STRETCH = 3.0
@@ -61,13 +62,19 @@ def _look(
 ) -> tuple[Array, Array]:
     """Add wider draws to those of q itself, and weigh all of them against their mixture."""
     count = TIMES * len(own)
-    wider = _WiderMixture(q) if isinstance(q, Mixture) else _WiderGaussian(q)
+    wider = _wider(q)
     theta = wider.sample(count, rng)
     log_p = np.concatenate([own_log_p, _log_density(exam, theta)])
     theta = np.concatenate([own, theta])
     inner, outer = math.log(1.0 / (1.0 + TIMES)), math.log(TIMES / (1.0 + TIMES))
     log_q = np.logaddexp(inner + q.log_density(theta), outer + wider.log_density(theta))
     return theta, log_p - log_q
+
+
+def _wider(q: Approximation) -> _WiderGaussian | _WiderMixture | Nested:
+    if isinstance(q, Nested):
+        return q.wider(1.0 + math.sqrt(2.0 / q.dim), _STRETCH)
+    return _WiderMixture(q) if isinstance(q, Mixture) else _WiderGaussian(q)
 
 
 class _WiderGaussian:

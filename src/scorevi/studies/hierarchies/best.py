@@ -60,9 +60,15 @@ def _places(target: Target, truth: Truth) -> Iterator[Gaussian]:
         for initial in starts:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FitWarning)
-                yield fit(
-                    target, "replay", initial=initial, seed=seed, max_gradients=_GRADIENTS
-                ).q.coordinates
+                found = fit(
+                    target,
+                    "replay",
+                    initial=initial,
+                    family="gaussian",
+                    seed=seed,
+                    max_gradients=_GRADIENTS,
+                )
+                yield found.q.coordinates
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

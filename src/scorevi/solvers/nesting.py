@@ -1,0 +1,222 @@
+r"""Nested score matching: a mixture over the scales of a hierarchy, a Gaussian given them.
+
+Where scores say that a posterior is Gaussian given a few of its parameters
+(:mod:`scorevi.solvers.structure`), these are given a mixture of their own
+(:mod:`scorevi.solvers.overall`), and everything else a Gaussian whose precision is a sum of powers
+of them (:mod:`scorevi.families.given`). A step regresses the scores of all pairs once more, and
+weighs all draws once more; draws come from q and, a quarter of them, from wider than q along the
+scales, so that what q lacks is seen.
+
+A step takes O(n·(J·D)²) for n pairs and J terms, and O(D³) for each draw of its batch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.base.threads import one_thread
+from scorevi.families import Mixture, Nested, is_sound
+from scorevi.solvers.base import Batch
+from scorevi.solvers.overall import importance, mixture_of, wider
+from scorevi.solvers.replay import ReplayState
+from scorevi.solvers.structure import (
+    Structure,
+    believed,
+    evened,
+    parameters,
+    regressed,
+    structure,
+    terms,
+)
+from scorevi.solvers.weights import weights
+
+_EXPLAINED = 0.5
+"""The part of what is not Gaussian that must be explained."""
+_TEMPERED = 0.25
+"""The power of weights of pairs in regressions: those at the ends count too."""
+_EFFECTIVE = 600.0
+"""Effective draws of the scales at which they are known: to 0.04 standard deviations."""
+_LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
+_OFTEN = 1.4
+"""By how much the memory grows until terms are chosen anew."""
+_MEMORY = 4096
+_ROUGHLY = 128
+"""Points by which moments are taken on the way."""
+_FARTHEST = 5.0
+"""Standard deviations of q(t), over √d, from which on a draw is not believed yet."""
+_CORRECTED = 3.0
+"""Nats by which the density of scales may be more than draws of y say: where scores say so."""
+_AGAIN, _SETTLED = 1.35, 0.05
+"""By how much the draws grow between two looks at the scales, and by how little means and sds may
+have changed from one to the next, in sds."""
+_NEEDED = 4.0
+"""Effective pairs, over D + 1, by which scales are looked for."""
+_NEGLIGIBLE = 1e-3
+
+
+class NestingInfo(NamedTuple):
+    """What a step found."""
+
+    effective: float
+    """Effective draws of the scales."""
+    elbo: float
+    """Of q, by the batch."""
+    fisher: float
+
+
+class NestingState(NamedTuple):
+    """A nested approximation, and all pairs, whitened by its base."""
+
+    q: Nested
+    proposal: Nested
+    replay: ReplayState
+    """What came before, to go back to."""
+    z: Array
+    h: Array
+    log_p: Array
+    """Of the draws of this stage, the last of the pairs."""
+    log_given: Array
+    """log q(y | t) of what their y were drawn from."""
+    stages: tuple[Mixture, ...]
+    """What their t were drawn from."""
+    counts: Array
+    looked: int
+    """Pairs when terms were last chosen."""
+    settled: Array
+    """Draws when it was last asked whether the scales have settled, their means and sds then."""
+    batch_size: int
+    ending: str = ""
+    cut: bool = False
+    is_enough: bool = True
+
+
+def nested(state: ReplayState) -> NestingState | None:
+    """Go on from one Gaussian, where scores say that there are scales; None where they do not."""
+    base, dim = state.q, state.q.dim
+    weight = weights(state.z, state.log_q_then, base.log_det, _NEEDED * (dim + 1))
+    near = weight > _NEGLIGIBLE
+    with one_thread(dim):
+        found = structure(base, state.z[near], state.h[near], weight[near])
+    if found is None or found.explains < _EXPLAINED:
+        return None
+    return _begun(state, found, state.z, state.h)
+
+
+def _begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingState:
+    """Begin with scales that were found, and all pairs there are."""
+    base, over = state.q, Mixture.standard(len(found.scales))
+    q = Nested(base, found.turn, over, found.given, found.scales, _ROUGHLY)
+    return NestingState(
+        q=q,
+        proposal=q,
+        replay=state,
+        z=z,
+        h=h,
+        log_p=np.empty(0),
+        log_given=np.empty(0),
+        stages=(),
+        counts=np.empty(0),
+        looked=len(z),
+        settled=np.concatenate([[0.0], over.mean, over.sd]),
+        batch_size=max(48, base.dim // 2),
+    )
+
+
+def step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
+    """Remember the batch, and find scales and terms anew from all there is."""
+    with one_thread(state.q.dim):
+        return _step(state, batch)
+
+
+def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
+    q = state.q
+    base, number, dim = q.base, q.over.dim, q.dim
+    theta = np.asarray(batch.theta)
+    log_given = np.asarray(batch.log_q) + base.log_det
+    log_given -= state.proposal.over.log_density(q.split(theta).t)
+    state = state._replace(
+        z=np.concatenate([state.z, base.whiten(theta)])[-_MEMORY:],
+        h=np.concatenate([state.h, np.asarray(base.whiten_score(batch.score))])[-_MEMORY:],
+        log_p=np.concatenate([state.log_p, np.asarray(batch.log_density) + base.log_det]),
+        log_given=np.concatenate([state.log_given, log_given]),
+        stages=(*state.stages, state.proposal.over),
+        counts=np.append(state.counts, len(theta)),
+    )
+    z, h = state.z @ q.turn, state.h @ q.turn
+    scales, others, scores = z[:, :number], z[:, number:], h[:, number:]
+    drawn = int(state.counts.sum())
+    # As if t were drawn from q: what lies far outside would decide over all else.
+    drawn_from = [*zip(state.stages, state.counts, strict=True)]
+    drawn_from.append((Mixture.standard(number), len(z) - min(drawn, len(z))))
+    each = [math.log(max(count, 1e-3)) + stage.log_density(scales) for stage, count in drawn_from]
+    log_then = np.logaddexp.reduce(np.array(each), axis=0) - math.log(len(z))
+    weight = evened(q.given, scales)
+    weight *= np.exp(_TEMPERED * np.minimum(0.0, q.over.log_density(scales) - log_then))
+    sane = believed(q.given, scales, others, scores)
+    weight = weight[sane]
+    pairs = scales[sane], others[sane], scores[sane], weight
+    rates, looked = q.given.rates, state.looked
+    own = parameters(base, q.turn, q.scales)
+    if len(z) >= _OFTEN * looked:
+        units = base.factor[list(q.scales)] @ q.turn[:, :number]
+        found = structure(base, state.z[sane], state.h[sane], weight)
+        if found is not None and set(found.scales) > set(q.scales):
+            begun = _begun(state.replay, found, state.z, state.h)
+            return begun, _info(q, batch, 0.0)
+        rates, looked = terms(*pairs, units)[0], len(z)
+    given = regressed(rates, *pairs, own)
+    recent = scales[-drawn:]
+    each = [
+        math.log(count) + stage.log_density(recent)
+        for stage, count in zip(state.stages, state.counts, strict=True)
+    ]
+    last = slice(-len(recent), None)
+    # Where the mean is far off, what draws say of a scale is too little, as a rule.
+    off = given.misplaced(recent, others[last], scores[last])
+    more = np.clip(off - _CORRECTED, 0.0, _CORRECTED)
+    log_t = state.log_p[last] - state.log_given[last] + more
+    away = np.asarray(q.over.coordinates.distance(recent))
+    log_t[~sane[last] | (away > _FARTHEST * math.sqrt(number))] = -np.inf
+    log_ratio = log_t - np.logaddexp.reduce(np.array(each), axis=0)
+    counted = importance(log_ratio)
+    effective = 1.0 / float(counted @ counted)
+    now = dataclasses.replace(q, over=mixture_of(recent, counted), given=given)
+    info = _info(state.q, batch, effective)
+    if not is_sound(now, q.log_volume):
+        now = q
+    following = state._replace(
+        q=now,
+        proposal=dataclasses.replace(now, over=wider(now.over, recent, counted)),
+        looked=looked,
+    )
+    is_settled = False
+    if drawn >= _AGAIN * state.settled[0]:
+        then = state.settled[1:].reshape(2, number)
+        over = now.over
+        moved = np.abs(over.mean - then[0]) / over.sd
+        is_settled = max(moved.max(), np.abs(np.log(over.sd / then[1])).max()) < _SETTLED
+        following = following._replace(settled=np.concatenate([[drawn], over.mean, over.sd]))
+    is_long = drawn >= _LONGEST + _LONGEST_PER_DIMENSION * dim
+    if is_long or (is_settled and effective >= _EFFECTIVE):
+        following = following._replace(
+            q=dataclasses.replace(now, even=Nested.even),
+            ending=f"Gaussian given {number} scales, with {effective:.0f} effective draws of them",
+            cut=effective < _EFFECTIVE,
+        )
+    return following, info
+
+
+def _info(q: Nested, batch: Batch, effective: float) -> NestingInfo:
+    """Judge q by draws of what it was drawn by."""
+    theta = np.asarray(batch.theta)
+    log_q = q.log_density(theta)
+    weight = np.exp(np.minimum(0.0, log_q - batch.log_q))
+    weight /= weight.sum()
+    mismatch = q.mismatch(theta, np.asarray(batch.score))
+    fisher = float(weight @ np.vecdot(mismatch, mismatch)) / q.dim
+    return NestingInfo(effective, float(weight @ (np.asarray(batch.log_density) - log_q)), fisher)

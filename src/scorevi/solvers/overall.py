@@ -1,0 +1,144 @@
+r"""A mixture in few dimensions, by importance weights.
+
+Where y given t is known, one evaluation at (t, y) tells the density of t itself: whatever Gaussian
+:math:`q(y \mid t)` the y was drawn from, :math:`E[p(t, y)/q(y \mid t)] = p(t)`. So all draws of all
+stages weigh what they weigh against the mixture of what all their t were drawn from (AMIS), and a
+mixture of Gaussians is fitted to them by expectation maximisation, which has the mean and the
+covariance that the weighted draws have.
+
+References
+----------
+Cornuet, Marin, Mira and Robert (2012), Adaptive multiple importance sampling, *Scandinavian Journal
+of Statistics* 39. Cappé, Douc, Guillin, Marin and Robert (2008), Adaptive importance sampling in
+general mixture classes, *Statistics and Computing* 18.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.special
+
+from scorevi.base.arrays import Array
+from scorevi.families import Gaussian, Mixture
+
+_ROUNDS = 30
+_MOST = 10, 6
+"""Components: at most, in one dimension, and for each further one."""
+_EACH = 12
+"""Effective draws for each component and dimension."""
+_PRIOR = 2.0
+"""Draws that a component's covariance is worth before it has seen any."""
+_AROUND, _AT_ENDS, _BEYOND, _NARROW = (1.6, 0.12), 0.2, 1e-3, 0.5
+"""Draws from around the whole mixture: by how much wider, and in what share; those at its ends: in
+what share, what part of the weight lies beyond, and how narrow they are, in standard deviations."""
+_TEMPERED = 0.5
+_LEAST = 1e-6
+"""The weight of a component that stays."""
+
+
+def importance(log_ratio: Array) -> Array:
+    """Return normalised weights, the largest shortened to √n times their mean.
+
+    References
+    ----------
+    Ionides (2008), Truncated importance sampling, *JCGS* 17.
+    """
+    log_ratio = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
+    log_mean = float(scipy.special.logsumexp(log_ratio)) - math.log(len(log_ratio))
+    log_ratio = np.minimum(log_ratio, log_mean + 0.5 * math.log(len(log_ratio)))
+    return np.asarray(np.exp(log_ratio - scipy.special.logsumexp(log_ratio)))
+
+
+def mixture_of(t: Array, weight: Array) -> Mixture:
+    """Fit a mixture to weighted points."""
+    dim = t.shape[1]
+    effective = 1.0 / float(weight @ weight)
+    most = min(_MOST[0] + _MOST[1] * (dim - 1), int(effective / (_EACH * dim)))
+    mean = weight @ t
+    off = t - mean
+    covariance = (off.T * weight) @ off
+    covariance[np.diag_indices(dim)] += 1e-9 * np.trace(covariance) / dim + 1e-300
+    if most < 2:
+        return Mixture(log_weights=np.zeros(1), components=[_gaussian(mean, covariance)])
+    root = np.linalg.cholesky(covariance)
+    white = np.linalg.solve(root, off.T).T
+    means = white[_spread(white, weight, most)]
+    narrow = len(means) ** (-2.0 / dim)
+    covariances = np.tile(narrow * np.eye(dim), (len(means), 1, 1))
+    log_weights = np.full(len(means), -math.log(len(means)))
+    for _ in range(_ROUNDS):
+        log_parts = log_weights + _log_normal(white, means, covariances)
+        share = np.exp(log_parts - scipy.special.logsumexp(log_parts, axis=1, keepdims=True))
+        share *= weight[:, None]
+        total = share.sum(axis=0)
+        kept = total > _LEAST
+        share, total = share[:, kept], total[kept]
+        means = (share.T @ white) / total[:, None]
+        seen = effective * total
+        away = white[:, None, :] - means
+        spread = np.einsum("nk,nka,nkb->kab", share / total, away, away)
+        prior = narrow * np.eye(dim) * (_PRIOR / (seen + _PRIOR))[:, None, None]
+        covariances = spread * (seen / (seen + _PRIOR))[:, None, None] + prior
+        log_weights = np.log(total / total.sum())
+    parts = [
+        _gaussian(mean + root @ one, root @ each @ root.T)
+        for one, each in zip(means, covariances, strict=True)
+    ]
+    return Mixture(log_weights=log_weights, components=parts)
+
+
+def wider(over: Mixture, t: Array, weight: Array) -> Mixture:
+    """Return what to draw from: the mixture, a little from around it, and from beyond its ends.
+
+    Those are where one draw in a thousand lies beyond, along each axis, to each side.
+    """
+    around = over.coordinates
+    ends = [
+        _end(around, t[:, axis], weight, axis, level)
+        for axis in range(over.dim)
+        for level in (_BEYOND, 1.0 - _BEYOND)
+    ]
+    shares = [_AROUND[1], *(_AT_ENDS / len(ends) for _ in ends)]
+    weights = np.append((1.0 - sum(shares)) * over.weights, shares)
+    return Mixture(weights, [*over.components, around.scaled(_AROUND[0]), *ends])
+
+
+def _end(around: Gaussian, along: Array, weight: Array, axis: int, level: float) -> Gaussian:
+    """Return a narrower Gaussian where q(t) ends along an axis, elsewhere as wide as it is."""
+    order = np.argsort(along)
+    last = int(np.searchsorted(np.cumsum(weight[order]), level))
+    place = float(along[order[min(last, len(order) - 1)]])
+    unit = np.eye(around.dim)[axis]
+    way = around.factor.T @ unit / around.sd[axis]
+    away = (place - float(around.mean[axis])) / around.sd[axis]
+    root = np.eye(around.dim) + (_NARROW - 1.0) * np.outer(way, way)
+    return around.moved(away * way, root, math.log(_NARROW))
+
+
+def _spread(white: Array, weight: Array, count: int) -> Array:
+    """Return points far from each other, among those that matter at all."""
+    tempered = weight**_TEMPERED
+    matters = np.flatnonzero(tempered >= 1e-3 * tempered.max())
+    points, tempered = white[matters], tempered[matters]
+    chosen = [int(np.argmax(tempered))]
+    nearest = np.full(len(points), np.inf)
+    while len(chosen) < min(count, len(points)):
+        away = points - points[chosen[-1]]
+        nearest = np.minimum(nearest, np.vecdot(away, away))
+        chosen.append(int(np.argmax(nearest * tempered)))
+    return np.asarray(matters[chosen])
+
+
+def _log_normal(points: Array, means: Array, covariances: Array) -> Array:
+    roots = np.linalg.cholesky(covariances)
+    away = (points[:, None, :] - means).transpose(1, 2, 0)
+    white = np.linalg.solve(roots, away)
+    log_det = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+    return np.asarray((-0.5 * (white**2).sum(axis=1) - log_det[:, None]).T)
+
+
+def _gaussian(mean: Array, covariance: Array) -> Gaussian:
+    root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+    return Gaussian(mean, root, float(np.log(np.diag(root)).sum()))
