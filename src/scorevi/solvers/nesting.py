@@ -82,6 +82,8 @@ class NestingState(NamedTuple):
     """Of the draws of this stage, the last of the pairs."""
     log_given: Array
     """log q(y | t) of what their y were drawn from."""
+    more: Array
+    """By how many nats that is too little, as their scores say."""
     stages: tuple[Mixture, ...]
     """What their t were drawn from."""
     counts: Array
@@ -119,6 +121,7 @@ def _begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingS
         h=h,
         log_p=np.empty(0),
         log_given=np.empty(0),
+        more=np.empty(0),
         stages=(),
         counts=np.empty(0),
         looked=len(z),
@@ -177,9 +180,10 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     ]
     last = slice(-len(recent), None)
     # Where the mean is far off, what draws say of a scale is too little, as a rule.
-    off = given.misplaced(recent, others[last], scores[last])
-    more = np.clip(off - _CORRECTED, 0.0, _CORRECTED)
-    log_t = state.log_p[last] - state.log_given[last] + more
+    new = slice(-len(theta), None)
+    off = given.misplaced(scales[new], others[new], scores[new])
+    more = np.append(state.more, np.clip(off - _CORRECTED, 0.0, _CORRECTED))
+    log_t = state.log_p[last] - state.log_given[last] + more[last]
     away = np.asarray(q.over.coordinates.distance(recent))
     log_t[~sane[last] | (away > _FARTHEST * math.sqrt(number))] = -np.inf
     log_ratio = log_t - np.logaddexp.reduce(np.array(each), axis=0)
@@ -191,6 +195,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         now = q
     following = state._replace(
         q=now,
+        more=more,
         proposal=dataclasses.replace(now, over=wider(now.over, recent, counted)),
         looked=looked,
     )
@@ -214,9 +219,9 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
 def _info(q: Nested, batch: Batch, effective: float) -> NestingInfo:
     """Judge q by draws of what it was drawn by."""
     theta = np.asarray(batch.theta)
-    log_q = q.log_density(theta)
+    log_q, score = q.with_score(theta)
     weight = np.exp(np.minimum(0.0, log_q - batch.log_q))
     weight /= weight.sum()
-    mismatch = q.mismatch(theta, np.asarray(batch.score))
+    mismatch = np.asarray(q.coordinates.whiten_score(np.asarray(batch.score) - score))
     fisher = float(weight @ np.vecdot(mismatch, mismatch)) / q.dim
     return NestingInfo(effective, float(weight @ (np.asarray(batch.log_density) - log_q)), fisher)

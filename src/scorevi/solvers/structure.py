@@ -56,8 +56,8 @@ _NOTHING = 0.05
 """Mean square of what is left of all scores, where nothing more need be found."""
 _EXACT = 1e-8
 """What is left, over what a line leaves, where the terms are exact to rounding."""
-_SHORT_LIST, _TRIED = 5, 4
-"""Parameters, and terms, of which each is tried."""
+_SHORT_LIST, _TRIED, _KEPT = 5, 4, 24
+"""Parameters, and terms, of which each is tried; and terms of which one may be the next but one."""
 _FOLD = 5
 _RIDGE = 1e-10
 _LONGEST, _OUTLYING = 6.0, 3.0
@@ -166,7 +166,8 @@ def terms(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[Ar
             break
         residual = _residual(regressed(rates, t, y, h, weight), t, y, h)
         gains = [_gain(rates, rate, t, y, residual, weight) for rate in candidates]
-        tried = [np.vstack([rates, candidates[k]]) for k in np.argsort(gains)[-_TRIED:]]
+        candidates = [candidates[k] for k in np.argsort(gains)[-_KEPT:]]
+        tried = [np.vstack([rates, one]) for one in candidates[-_TRIED:]]
         lefts = [cross_validated(more, t, y, h, weight) for more in tried]
         best = int(np.argmin(lefts))
         if not lefts[best] < _BETTER * left:
