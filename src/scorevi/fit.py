@@ -23,6 +23,7 @@ from scorevi.families import Approximation, Gaussian
 from scorevi.results.best_of import best_of, rank
 from scorevi.results.fit import Fit
 from scorevi.results.of_run import of_run
+from scorevi.results.origin import origin_of
 from scorevi.solvers import HasVariants, Solver, make_solver, of_family
 from scorevi.solvers.base import Grows
 from scorevi.starts.start import Initial, Near
@@ -159,6 +160,7 @@ def fit(
     >>> fit.mean.round(6), fit.covariance.round(6)
     (array([1., 2.]), array([[2. , 0.6], [0.6, 1. ]]))
     """
+    arguments = dict(locals())
     if max_gradients is None and max_seconds is None:
         raise ValueError(
             "`max_gradients` must be a whole number >= 1, or None only with max_seconds; got None."
@@ -208,7 +210,8 @@ def fit(
     if asked > 1:
         result = best_of([fit for fit, _ in made], result, asked)
     # Not its workers, which are gone.
-    result = dataclasses.replace(result, target=target, isolation=isolation)
+    origin = origin_of(fit, arguments, entropy, target)
+    result = dataclasses.replace(result, target=target, isolation=isolation, origin=origin)
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:

@@ -45,6 +45,8 @@ class Variables:
     """Names of the axes of a variable."""
     coords: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Labels along a named axis."""
+    source: str = ""
+    """The model as its author wrote it, for reports; empty where it is not known."""
 
     def __post_init__(self) -> None:
         for name in ("constrain", "derive", "log_likelihood", "unconstrain"):

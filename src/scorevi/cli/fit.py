@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -212,6 +213,7 @@ def fit(
                 progress=options["progress"],
             )
         result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
+        result.origin = result.origin._replace(command=shlex.join(["scorevi", *sys.argv[1:]]))
         # A file says by its being there that something was fitted; draws do not say how it ended.
         out = _unless("--out", out, result.num_updates == 0)
         draws = _unless("--draws", draws, result.num_updates == 0 or not result.status.ok)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scorevi.families import Mixture
-from scorevi.results.parts import Summary
 from scorevi.results.structure import found_in
+from scorevi.results.table import HEADINGS, SummaryTable, cells, text_of
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
@@ -58,7 +58,11 @@ def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
                 "mean": _number(row.mean),
                 "sd": _number(row.sd),
                 "q05": _number(row.lower),
+                "q25": _number(row.lower_quarter),
+                "q50": _number(row.median),
+                "q75": _number(row.upper_quarter),
                 "q95": _number(row.upper),
+                "error": _number(row.error),
             }
             for row in summary
         ],
@@ -86,11 +90,11 @@ def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
     if summary:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("parameter", overflow="fold")
-        for heading in ("mean", "sd", "5%", "95%"):
+        for heading in HEADINGS:
             table.add_column(heading, justify="right", no_wrap=True)
         shown = summary if rows <= 0 else summary[:rows]
         for row in shown:
-            table.add_row(Text(row.name), *(f"{value:.4g}" for value in row[1:]))
+            table.add_row(Text(row.name), *map(text_of, cells(row)))
         console.print(table)
         if len(shown) < len(summary):
             console.print(f"... and {len(summary) - len(shown)} more; --rows 0 shows all")
@@ -143,14 +147,14 @@ def _verdict(fit: Fit) -> dict[str, Any] | None:
     }
 
 
-def _summary(fit: Fit) -> tuple[tuple[Summary, ...], list[str]]:
+def _summary(fit: Fit) -> tuple[SummaryTable, list[str]]:
     """Return the table and the notes: among them, where there is no table, why."""
     notes = list(fit.notes)
     try:
-        return fit.summary if fit.num_updates else (), notes
+        return fit.summary if fit.num_updates else SummaryTable(), notes
     except ValueError as error:
-        return (), [*notes, f"no table: {error}"]
+        return SummaryTable(), [*notes, f"no table: {error}"]
 
 
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

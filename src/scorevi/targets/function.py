@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from scorevi.base.arrays import Array, as_count
+from scorevi.base.source import source_of
 from scorevi.base.target import (
     Evaluation,
     Failure,
@@ -114,6 +115,7 @@ def from_function(
             continue
         if not callable(function):
             raise ValueError(f"`{name}` must be a function; got {type(function).__name__}.")
+    variables.setdefault("source", source_of(score, log_density))
     named = Variables(constrain=constrain, **variables)
     parameters = parse_names(names, dim)
     if constrain is not None and named.unconstrain is not None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from scorevi.base.extras import require
+from scorevi.base.source import source_of
 from scorevi.targets.jax import JaxTarget, from_jax
 from scorevi.targets.jax.pytrees import path_name
 from scorevi.targets.numpyro.sites import (
@@ -145,6 +146,7 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
             log_likelihood=log_likelihood if observed else None,
             observed=observed,
             dims=dims,
+            source=source_of(model),
         )
 
         if not said:

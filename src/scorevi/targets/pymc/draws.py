@@ -38,7 +38,16 @@ def named_variables(graph: Graph, parameters: tuple[Parameter, ...]) -> Variable
         observed=_observed(graph),
         dims=_dims(model),
         coords={name: labels for name, labels in model.coords.items() if labels is not None},
+        source=_formulas(model),
     )
+
+
+def _formulas(model: Any) -> str:
+    """Return the model as PyMC writes it, a line a variable; empty where it cannot."""
+    try:
+        return str(model.str_repr())
+    except Exception:  # of distributions of the user's own, for one
+        return ""
 
 
 @dataclass(frozen=True, eq=False)

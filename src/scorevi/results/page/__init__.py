@@ -1,0 +1,5 @@
+"""A fit as one page of HTML that needs no network: what is in it, and how it is written."""
+
+from scorevi.results.page.writing import write_page
+
+__all__ = ["write_page"]
