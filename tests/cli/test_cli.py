@@ -118,7 +118,7 @@ def test_in_a_terminal_there_is_a_progress_bar(folder):
         assert process.wait(CEILING) == 0
     os.close(main)
     assert b"fitting" in shown
-    assert b"2000/2000" in shown
+    assert b"2,000 gradients" in shown
     assert b"\x1b[" in shown
     assert b"alpha" in shown
 

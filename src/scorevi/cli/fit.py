@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from scorevi.base.files import check_folder
 from scorevi.base.status import FitWarning
@@ -48,7 +49,7 @@ Examples:
 
 
 @click.command(help=_FIT_HELP)
-@click.argument("target")
+@click.argument("target", shell_complete=lambda *_: [CompletionItem("", type="file")])
 @click.option(
     "--dim", type=int, help="The dimension, where TARGET is a JAX log density of a vector."
 )
