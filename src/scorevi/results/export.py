@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import itertools
 import math
 from collections.abc import Collection
@@ -17,7 +18,8 @@ from scorevi.base.evaluate import Evaluator
 from scorevi.base.extras import require
 from scorevi.base.files import check_folder
 from scorevi.base.labels import labels_of
-from scorevi.base.target import split
+from scorevi.base.status import warn_each_time
+from scorevi.base.target import named_by, split
 from scorevi.base.variables import Include, Variables, check_include
 
 if TYPE_CHECKING:
@@ -52,12 +54,13 @@ def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "
     check_include(include)
     entropy = seed_entropy(seed)
     theta = fit.sample(as_count("size", size), entropy)
-    values = fit.named(theta, "everything", entropy)
     variables = Variables() if fit.target is None else fit.target.variables
+    predicted = _predicted(variables, theta, entropy)
+    values = _all_but_predicted(fit, theta, entropy)
     pointwise = variables.pointwise(theta)
     observed = {name: np.asarray(value) for name, value in variables.observed.items()}
     variables.check_names(
-        {name: value.shape[1:] for name, value in values.items()},
+        {name: value.shape[1:] for name, value in (values | predicted).items()},
         {name: value.shape[1:] for name, value in pointwise.items()}
         | {name: value.shape for name, value in observed.items()},
     )
@@ -72,10 +75,28 @@ def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "
         "unconstrained_posterior": split(theta, fit.parameters),
         "sample_stats": importance(fit, theta),
         "log_likelihood": pointwise,
-        "posterior_predictive": {name: values[name] for name in variables.predictive},
+        "posterior_predictive": predicted | {name: values[name] for name in variables.predictive},
     }
     data = {group: named for group, named in groups.items() if named}
     return _tree(arviz, data, observed, variables, _attributes(fit, entropy))
+
+
+def _all_but_predicted(fit: Fit, theta: Array, seed: int) -> dict[str, Array]:
+    """Return all named variables, those apart too, but not what is drawn anew."""
+    if fit.target is None:
+        return fit.named(theta, "everything", seed)
+    silent = dataclasses.replace(fit.target.variables, predict=None)
+    return named_by(silent, fit.parameters, theta, "everything", seed)
+
+
+def _predicted(variables: Variables, theta: Array, seed: int) -> dict[str, Array]:
+    """Return draws of data; none, and a warning, where the model cannot be drawn from."""
+    try:
+        return variables.predicted(theta, seed)
+    except ValueError as error:
+        reason = str(error).partition("\n")[0].rstrip(".")[:_REASON]
+        warn_each_time(f"The group posterior_predictive is left out: {reason}.")
+        return {}
 
 
 def importance(fit: Fit, theta: Array) -> dict[str, Array]:
