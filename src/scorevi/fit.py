@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from scorevi.base.arrays import Seed, as_count, as_seconds, is_positive, seed_entropy
-from scorevi.base.progress import progress_bar
+from scorevi.base.fitting import Limits, fitting_bar
 from scorevi.base.status import FitError, warn_each_time
 from scorevi.engine.checkpoint import Keeping, open_checkpoint
 from scorevi.engine.restarts import Restarts
@@ -181,10 +181,11 @@ def fit(
     rule = partial(_rule, stop, target, float(tolerance), isinstance(solver, Grows))
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     isolation = Isolation(isolate, score_timeout, workers)
+    limits = Limits(max_gradients, max_seconds, float(tolerance) if stop else None)
     made: list[tuple[Fit, str]] = []
     with (
         evaluating(target, *isolation) as evaluated,
-        progress_bar(max_gradients, progress) as show,
+        fitting_bar(limits, progress) as show,
     ):
         if keeper is not None:
             keeper.bind(evaluated, solver, variants, entropy, initial)
