@@ -356,7 +356,10 @@ def test_what_a_log_density_raises_is_one_line(folder):
 
 
 def test_a_saved_fit_is_drawn_and_reported(folder):
-    assert run(folder, "fit", "model.py:target", "--out", "fit.npz").returncode == 0
+    line = ("fit", "model.py:target", "--out", "fit.npz", "--report", "own.html")
+    made = run(folder, *line)
+    assert made.returncode == 0
+    assert "report:     own.html" in made.stdout
     drawn = run(folder, "plot", "fit.npz", "pairs", "--parameter", "alpha", "--parameter", "beta")
     assert (drawn.returncode, drawn.stdout) == (0, "fit-pairs.png\n"), drawn.stderr
     assert (folder / "fit-pairs.png").read_bytes()[:4] == b"\x89PNG"
@@ -367,7 +370,8 @@ def test_a_saved_fit_is_drawn_and_reported(folder):
     assert (told.returncode, told.stdout) == (0, "a.html\n"), told.stderr
     page = (folder / "a.html").read_text()
     assert "<h1>&lt;Mine&gt;</h1>" in page
-    assert "scorevi fit model.py:target --out fit.npz" in page
+    assert f"scorevi {' '.join(line)}" in page
+    assert f"scorevi {' '.join(line)}" in (folder / "own.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -378,6 +382,7 @@ def test_a_saved_fit_is_drawn_and_reported(folder):
         (("plot", "fit.npz", "-o", "a.xyz"), "--out must end in one of "),
         (("plot", "fit.npz", "course", "--parameter", "beta"), "`parameters` must be left out"),
         (("plot", "fit.npz", "weights"), "they come from fit.check(), and need the log density."),
+        (("fit", "model.py:target", "--report", "a.pdf"), "--report must end in .html; got a.pdf."),
         (("report", "fit.npz", "-o", "a.pdf"), "--out must end in .html; got a.pdf."),
         (("report", "fit.npz", "-o", "x/a.html"), "--out must lie in an existing folder"),
     ],

@@ -25,6 +25,7 @@ from scorevi.cli.options import (
 from scorevi.cli.output import as_options, check_out, exit_as, naming, print_fit
 from scorevi.fit import fit as run_fit
 from scorevi.results.export import check_format, write_draws
+from scorevi.results.page import check_page
 from scorevi.results.protected import protected
 from scorevi.solvers import FAMILIES, SOLVERS
 from scorevi.starts.start import WAYS
@@ -113,6 +114,11 @@ Examples:
     help="Write draws by name to this file: .nc for ArviZ, .csv or .parquet.",
 )
 @click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a report to this .html file.",
+)
+@click.option(
     "--num-draws",
     type=click.IntRange(1),
     default=1000,
@@ -182,6 +188,7 @@ def fit(
     initial: str | None,
     out: Path | None,
     draws: Path | None,
+    report: Path | None,
     num_draws: int,
     check: bool,
     rows: int,
@@ -195,6 +202,9 @@ def fit(
     if draws is not None:
         with naming("--draws"):
             check_format(check_folder(draws))
+    if report is not None:
+        with naming("--report"):
+            check_page(report)
     if options["max_gradients"] is None and options["max_seconds"] is None:
         options["max_gradients"] = 10_000
     files: dict[str, Path] = {}
@@ -229,6 +239,9 @@ def fit(
                     with naming("--draws"):
                         write_draws(result, draws, num_draws, seed=options["seed"])
                     files["draws"] = draws
+                if report is not None:
+                    with naming("--report"):
+                        files["report"] = result.report(report)
             except ValueError as error:
                 problem = error  # what was fitted is printed all the same
         if result.num_updates:

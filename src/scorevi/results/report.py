@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from scorevi.families import Mixture
 from scorevi.results.structure import found_in
-from scorevi.results.table import HEADINGS, SummaryTable, cells, text_of
+from scorevi.results.table import BRIEF, SummaryTable, cells, text_of
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
@@ -90,11 +90,11 @@ def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
     if summary:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("parameter", overflow="fold")
-        for heading in HEADINGS:
+        for heading in BRIEF:
             table.add_column(heading, justify="right", no_wrap=True)
         shown = summary if rows <= 0 else summary[:rows]
         for row in shown:
-            table.add_row(Text(row.name), *map(text_of, cells(row)))
+            table.add_row(Text(row.name), *map(text_of, cells(row, BRIEF)))
         console.print(table)
         if len(shown) < len(summary):
             console.print(f"... and {len(summary) - len(shown)} more; --rows 0 shows all")

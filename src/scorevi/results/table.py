@@ -18,16 +18,19 @@ LEVELS = (
 )  # fmt: skip
 """Levels of the quantiles that are kept of each variable, so that its density can be drawn."""
 HEADINGS = ("mean", "error", "sd", "5%", "25%", "50%", "75%", "95%")
+BRIEF = ("mean", "error", "sd", "5%", "50%", "95%")
+"""Those of the headings that fit a terminal."""
 _SHOWN = 60
 """Rows of a long table that are printed; half of them from its end."""
 _SHOWN_IN_NOTEBOOK = 20
 _UNKNOWN = "–"
 
 
-def cells(row: Summary) -> tuple[float | None, ...]:
+def cells(row: Summary, headings: Sequence[str] = HEADINGS) -> tuple[float | None, ...]:
     """Return the numbers of a row, in the order of the headings."""
     quarters = row.lower_quarter, row.median, row.upper_quarter
-    return row.mean, row.error, row.sd, row.lower, *quarters, row.upper
+    numbers = (row.mean, row.error, row.sd, row.lower, *quarters, row.upper)
+    return tuple(numbers[HEADINGS.index(heading)] for heading in headings)
 
 
 def text_of(value: float | None) -> str:

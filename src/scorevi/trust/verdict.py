@@ -11,7 +11,7 @@ _MEANING = {
     "pass": "Nothing that was looked at speaks against this fit.",
     "warn": "Usable with care: something speaks against this fit.",
     "undecided": "Usable with care: what was looked at does not decide.",
-    "fail": "Do not rely on this fit: its moments are wrong.",
+    "fail": "Do not rely on this fit: what was looked at says that it is wrong.",
 }
 
 

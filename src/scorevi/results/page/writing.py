@@ -29,15 +29,21 @@ _ENDINGS = (".html", ".htm")
 
 def write_page(fit: Fit, path: str | Path, *, title: str = "") -> Path:
     """Write the report of a fit; see :meth:`scorevi.Fit.report`."""
-    path = check_folder(path)
-    if path.suffix.lower() not in _ENDINGS:
-        raise ValueError(f"`path` must end in .html; got {path.name}.")
+    path = check_page(path)
     text = page_of(fit, title)
     try:
         with appearing(path) as part:
             part.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ValueError(f"`path` could not be written: {path}: {why(error)}.") from None
+    return path
+
+
+def check_page(path: str | Path) -> Path:
+    """Refuse a path that no report can be written to."""
+    path = check_folder(path)
+    if path.suffix.lower() not in _ENDINGS:
+        raise ValueError(f"`path` must end in .html; got {path.name}.")
     return path
 
 
