@@ -201,6 +201,7 @@ def _in_notebook() -> Callable[[Progress], None]:
 
     def draw(progress: Progress) -> None:
         bar = f'<progress max="1" value="{progress.share:.3f}"></progress>'
-        handle.update(shown.HTML(f"<div>fitting {bar} {escape(progress.text)}</div>"))
+        text = escape(" · ".join(progress.text.split("  ")))
+        handle.update(shown.HTML(f"<div>fitting {bar} {text}</div>"))
 
     return draw

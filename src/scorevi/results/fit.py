@@ -153,8 +153,9 @@ class Fit(Giving):
             ``"parameters"`` for those alone; ``"all"`` also for what the model derives from them:
             Stan's transformed parameters and generated quantities, Deterministics of PyMC,
             deterministic sites of NumPyro; ``"everything"`` also for those of them that are log
-            likelihoods of single observations (Stan's ``log_lik``) or draws of data (what was
-            named ``predictive``). It means the same in all that gives draws.
+            likelihoods of single observations (Stan's ``log_lik``), and for draws of data (what was
+            named ``predictive``; observed variables of PyMC and NumPyro). It means the same in all
+            that gives draws.
 
         Examples
         --------

@@ -100,7 +100,8 @@ def from_function(
     **variables
         More, as in :class:`scorevi.targets.Variables`: ``unconstrain``, from a dict of values on
         that scale to one point (dim,), for starts by name; and for ArviZ ``log_likelihood``,
-        ``observed``, ``predictive``, ``dims``, ``coords``.
+        ``observed``, ``predictive``, ``predict``, ``dims``, ``coords``; and for reports ``source``,
+        the model as text, which is that of the functions if left out.
 
     Examples
     --------

@@ -87,8 +87,9 @@ function chart(host, spec) {
 function series(svg, { points, kind }, x, y) {
   const known = points.filter(p => p[0] !== null && p[1] !== null && (!y.log || p[1] > 0));
   if (kind.endsWith("dot")) {
+    const r = known.length < 40 ? 3.5 : 2.2;
     for (const [a, b] of known) {
-      svg.append(drawn("circle", { class: kind, cx: x(a).toFixed(1), cy: y(b).toFixed(1), r: 2.2 }));
+      svg.append(drawn("circle", { class: kind, cx: x(a).toFixed(1), cy: y(b).toFixed(1), r }));
     }
     return;
   }

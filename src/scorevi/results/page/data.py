@@ -14,9 +14,11 @@ from scorevi.results.shapes import (
     SCORES,
     components_of,
     correlations,
+    exact_curve,
     running_median,
     strongest,
     survey,
+    telling,
     weight_tail,
 )
 from scorevi.results.table import HEADINGS, LEVELS, cells
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _DIGITS = 5
 _MOST_UPDATES = 800
 _MOST_IN_MAP, _MOST_PAIRS = 60, 200
+_MOST_TELLING = 4
 _MOST_MODES = 100_000
 """Numbers of components that are told, so that the curves of each can be drawn."""
 
@@ -43,6 +46,7 @@ def data_of(fit: Fit) -> dict[str, Any]:
         "rows": [[row.name, *map(number, cells(row))] for row in table],
         "quantiles": [numbers(row) for row in table.quantiles],
         "components": _components(fit) if fitted and not fit.constrained else None,
+        "telling": _telling(fit) if fitted else None,
         "course": _course(fit),
         "correlation": _correlation(fit) if fitted else None,
         "weights": _weights(fit),
@@ -70,6 +74,24 @@ def _components(fit: Fit) -> dict[str, Any] | None:
         "means": [numbers(part.mean) for part in parts],
         "sds": [numbers(part.sd) for part in parts],
     }
+
+
+def _telling(fit: Fit) -> list[dict[str, Any]] | None:
+    """Return the curves of those parameters that tell the components of a mixture most apart."""
+    if len(components_of(fit.q)[1]) == 1:
+        return None
+    found = []
+    for place in telling(fit.q, _MOST_TELLING):
+        x, density, parts = (values[..., ::2] for values in exact_curve(fit.q, int(place)))
+        found.append(
+            {
+                "name": fit.labels[place],
+                "x": numbers(x),
+                "density": numbers(density),
+                "parts": [numbers(part) for part in parts],
+            }
+        )
+    return found
 
 
 def _course(fit: Fit) -> dict[str, Any]:

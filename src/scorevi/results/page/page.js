@@ -71,6 +71,7 @@ function correlation() {
   const found = data.correlation;
   if (!found) {
     by("correlation").remove();
+    document.querySelector("nav a[href='#correlation']").remove();
     return;
   }
   const some = found.names.length < found.dim
@@ -83,12 +84,17 @@ function correlation() {
     { heading: "one", value: pair => pair[0], cell: pair => pair[0] },
     { heading: "other", value: pair => pair[1], cell: pair => pair[1] },
     { heading: "correlation", value: pair => pair[2], cell: pair => pair[2].toFixed(3) },
-  ], found.pairs, { label: "strongest pairs", searched: pair => `${pair[0]} ${pair[1]}`, size: 10 });
+  ], found.pairs, { label: "strongest pairs", searched: pair => `${pair[0]} ${pair[1]}`, size: 10, printed: 10 });
 }
 
 function weights() {
   if (!data.weights) {
     by("weights-about").textContent = "Not known: fit.check() was not asked, or the target has no log density.";
+    return;
+  }
+  const known = data.weights.weights.filter(w => w > 0);
+  if (known[0] <= 1.001 * known[known.length - 1]) {
+    by("weights-about").textContent = "All weights are the same: where the posterior has a density, it is that of the fit.";
     return;
   }
   by("weights-about").textContent = "Each dot is a fresh draw from the fit. Were the fit the posterior, "
@@ -97,9 +103,28 @@ function weights() {
   drawWeights(by("weights-picture"), data.weights);
 }
 
+function components() {
+  for (const one of data.telling || []) {
+    const host = element("div", { class: "picture" });
+    by("components-pictures").append(host);
+    const points = one.x.map((x, k) => [x, one.density[k]]);
+    chart(host, {
+      title: `The density of ${one.name}, and of its components`,
+      x: {}, y: { low: 0, hidden: true },
+      series: [
+        ...one.parts.map(part => ({ points: one.x.map((x, k) => [x, part[k]]), kind: "thin" })),
+        { points, kind: "line" },
+      ],
+      at: points,
+      tell: k => `${one.name} = ${numeral(one.x[k])}: density ${numeral(one.density[k])}`,
+    });
+  }
+}
+
 parameters();
 drawCourse(by("course-elbo"), data.course, "elbo", "ELBO", false);
 drawCourse(by("course-fisher"), data.course, "fisher", "Fisher residual", true);
+components();
 correlation();
 weights();
 document.documentElement.dataset.ready = "yes";

@@ -71,7 +71,9 @@ def _figures(fit: Fit) -> str:
     verdict = fit.verdict
     assert verdict is not None
     parts = [f"It cost {verdict.num_evaluations} evaluations of the model."]
-    if not math.isnan(verdict.khat):
+    if verdict.khat == -math.inf:
+        parts.append("All importance weights are the same.")
+    elif not math.isnan(verdict.khat):
         parts.append(
             f"<b>k-hat {verdict.khat:.2f}</b>: the tail of the importance weights; below 0.7 they "
             f"can be relied on. <b>ESS {verdict.ess:.0%}</b>: so many of the draws are worth "
@@ -120,7 +122,8 @@ def _components(fit: Fit) -> str:
     return _section(
         "components",
         "Components",
-        f"<p>{escape(found_in(fit.q, fit.labels))}.</p>"
+        f"<p>{escape(found_in(fit.q, fit.labels))}. On the unconstrained scale:</p>"
+        '<div id="components-pictures" class="two"></div>'
         + _details("weights of the components", _table(("component", "weight"), share)),
     )
 

@@ -4,7 +4,8 @@
    thousands of rows open at once.
 
    columns: {heading, value: row => number or text, cell: row => node or text, kind}
-   options: {label, searched: row => text, size, mark: row => whether it is chosen} */
+   options: {label, searched: row => text, size, printed: rows on paper,
+             mark: row => whether it is chosen} */
 
 class PagedTable {
   constructor(host, columns, rows, options) {
@@ -24,7 +25,7 @@ class PagedTable {
     const table = element("table", { "aria-label": options.label }, head, this.body);
     host.append(this.controls(), element("div", { class: "scroll" }, table));
     this.draw();
-    addEventListener("beforeprint", () => this.draw(PagedTable.printed));
+    addEventListener("beforeprint", () => this.draw(options.printed || 200));
     addEventListener("afterprint", () => this.draw());
   }
 
@@ -112,4 +113,3 @@ class PagedTable {
     return element("tr", { class: chosen ? "chosen" : null }, ...cells);
   }
 }
-PagedTable.printed = 200;
