@@ -75,6 +75,10 @@ def test_the_error_of_a_mean_is_how_far_it_is_off():
     q = scorevi.Gaussian.from_moments([0.3, 0.0], np.eye(2))
     off = dataclasses.replace(scorevi.fit(target), q=q)
     assert off.summary["a"].error is None
+    checked = scorevi.fit(target)
+    checked.check(modes=False)
+    assert checked.summary["a"].error is not None
+    assert dataclasses.replace(checked, q=q).summary["a"].error is None  # not that of this q
     off.check(modes=False)
     a, b = off.summary
     assert a.error == pytest.approx(a.mean - np.exp(0.005), rel=0.1)

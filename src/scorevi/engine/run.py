@@ -169,7 +169,7 @@ class Run:
         if state is None:
             return False
         self.state, self.q = state, state.q
-        self._arrival = None
+        self._arrival = self.distance = None
         self._size_batch()
         return True
 

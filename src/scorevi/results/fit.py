@@ -15,7 +15,7 @@ from scorevi.base.target import Parameter, Target, all_labels, named, split
 from scorevi.base.variables import Include, check_include
 from scorevi.engine.quality import Quality
 from scorevi.families import Approximation
-from scorevi.results.examining import examine
+from scorevi.results.examining import examine, kept
 from scorevi.results.giving import Giving
 from scorevi.results.origin import Origin
 from scorevi.results.parts import Resample, Trace
@@ -212,8 +212,8 @@ class Fit(Giving):
         >>> verdict == "pass", verdict.reasons
         (True, ())
         """
-        self.verdict, self.fresh = examine(self, draws, modes, seed)
-        self.log_ratio = None if self.fresh is None else self.fresh.log_ratio
+        self.verdict, fresh = examine(self, draws, modes, seed)
+        self.fresh, self.log_ratio = kept(fresh), None if fresh is None else fresh.log_ratio
         if self.target is not None and self.fresh is not None:
             self.saved_summary = SummaryTable()
             self.__dict__.pop("summary", None)  # now the errors of the means are known

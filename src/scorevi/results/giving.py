@@ -58,7 +58,9 @@ class Giving:
         --------
         >>> import scorevi
         >>> fit = scorevi.fit(scorevi.examples.eight_schools())
-        >>> fit.plot("pairs", ["mu", "log_tau"]).savefig("pairs.png")  # doctest: +SKIP
+        >>> figure = fit.plot("pairs", ["mu", "log_tau"])
+        >>> len(figure.axes)
+        4
         """
         return plot(cast("Fit", self), kind, parameters, reference=reference, title=title)
 

@@ -104,7 +104,8 @@ def plain(value: Any) -> Any:
     if array.dtype.kind in "buif" and array.ndim:
         return array.tolist() if array.size <= _MOST_ENTRIES else f"an array {array.shape}"
     text = repr(value)
-    return text if "(" in text and " at 0x" not in text else f"a {type(value).__name__}"
+    typed = "(" in text and not any(odd in text for odd in (" at 0x", "array("))
+    return text if typed else f"a {type(value).__name__}"
 
 
 def _code(value: Any, told: Any) -> str:

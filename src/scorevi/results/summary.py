@@ -30,6 +30,7 @@ _SHOWN = [LEVELS.index(level) for level in (0.05, 0.95, 0.25, 0.5, 0.75)]
 """Where the quantiles of a row are among those that are kept, in the order of the row."""
 _MOST_WORK = 30_000_000_000
 """Multiplications for errors on the model's own scale; where it takes more, they are not had."""
+_FEWEST = 2
 _AT_ONCE = 2000
 
 
@@ -37,7 +38,7 @@ def summary_of(fit: Fit) -> SummaryTable:
     """Return the table of a fit; see :attr:`scorevi.Fit.summary`."""
     fit.mean  # noqa: B018  (refuses a fit without an update)
     if not fit.constrained:
-        return exact_table(fit.labels, fit.q, fit.fresh)
+        return exact_table(fit.labels, fit.q, _own_draws(fit))
     first = "The summary could not be computed when the fit was saved"
     target_of(fit, "and needs its model", first=first)
     return _sampled_table(fit)
@@ -51,7 +52,7 @@ def exact_table(
         quantiles = q.quantile(LEVELS).T
     else:
         quantiles = q.mean[:, None] + q.sd[:, None] * scipy.special.ndtri(LEVELS)
-    errors = None if fresh is None or fresh.good.sum() < 2 else error_bars(q, fresh).mean
+    errors = None if fresh is None else error_bars(q, fresh).mean
     return SummaryTable(_rows(labels, q.mean, q.sd, quantiles, errors), quantiles)
 
 
@@ -88,19 +89,27 @@ def _sampled_table(fit: Fit) -> SummaryTable:
     return SummaryTable(rows, np.concatenate(quantiles))
 
 
+def _own_draws(fit: Fit) -> Fresh | None:
+    """Return the draws of the last check, if they tell and are of this q, not of one before."""
+    fresh = fit.fresh
+    if fresh is None or fresh.good.sum() < _FEWEST:
+        return None
+    same = np.allclose(fit.q.log_density(fresh.theta[:1]), fresh.log_q[:1], rtol=1e-9)
+    return fresh if same else None
+
+
 def _errors(fit: Fit, theta: Array, values: Array) -> Array | None:
     """Return the errors of the means of functions of theta, from their draws (n, P).
 
     What q's mean is off by moves the mean of a function f by its covariance with z, the whitened
     coordinates, to first order; so that covariance takes the place of q's factor.
     """
-    if fit.fresh is None or values.size * fit.dim > _MOST_WORK:
+    fresh = _own_draws(fit)
+    if fresh is None or values.size * fit.dim > _MOST_WORK:
         return None
-    white, good = fit.q.coordinates, fit.fresh.good
-    if good.sum() < 2:
-        return None
-    points = fit.fresh.theta[good]
-    at, mismatch = white.whiten(points), fit.q.mismatch(points, fit.fresh.score[good])
+    white = fit.q.coordinates
+    points = fresh.theta[fresh.good]
+    at, mismatch = white.whiten(points), fit.q.mismatch(points, fresh.score[fresh.good])
     z = np.asarray(white.whiten(theta))
     errors = np.full(values.shape[1], np.nan)
     for start in range(0, values.shape[1], _AT_ONCE):
