@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from scorevi.base.fitting import Limits, Look, fitting_bar, progress_of
+from scorevi.base.fitting import Limits, Look, _cut, fitting_bar, progress_of
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,15 @@ def test_it_says_what_it_does_not_know():
     assert said == "10 gradients  10/s  Fisher residual 0.5"
 
 
-def test_a_pipe_is_left_alone_and_a_log_gets_a_line(capsys):
+def test_a_narrow_terminal_keeps_what_comes_first():
+    text = progress_of(Look(500, -3.0, 1.0, 0.2), Limits(10_000, None, 0.1), 5.0, 100.0).text
+    assert _cut(text, 200) == text
+    assert _cut(text, 50) == "500 gradients  100/s  about 15 s left  ELBO -3.00"
+    assert _cut(text, 3) == "500 gradients"
+
+
+def test_a_pipe_is_left_alone_and_a_log_gets_a_line(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
     with fitting_bar(Limits(100), None) as show:
         show(Look(50, -1.0, 0.1))
     assert capsys.readouterr() == ("", "")

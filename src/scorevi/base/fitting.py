@@ -152,17 +152,24 @@ def fitting_bar(limits: Limits, wanted: bool | None) -> Iterator[Show]:
 
     width = _WIDE_BAR if console.width >= _WIDE else _NARROW_BAR
     told = TextColumn("{task.fields[text]}", markup=False)
-    with Bar(
-        TextColumn("fitting"), BarColumn(width), TimeElapsedColumn(), told, console=console
-    ) as bar:
+    drawn = BarColumn(width, finished_style="green")
+    with Bar(TextColumn("fitting"), drawn, TimeElapsedColumn(), told, console=console) as bar:
         task = bar.add_task("fit", total=1.0, text="")
 
         def draw(progress: Progress) -> None:
-            bar.update(task, completed=progress.share, text=progress.text)
+            room = console.width - width - len("fitting  0:00:00  ")
+            bar.update(task, completed=progress.share, text=_cut(progress.text, room))
 
         meter = _Meter(limits, draw, _REFRESH_SECONDS)
         yield meter.show
         meter.draw()
+
+
+def _cut(text: str, room: int) -> str:
+    """Leave out what a terminal has no room for, from the end."""
+    while len(text) > room and "  " in text:
+        text = text.rpartition("  ")[0]
+    return text
 
 
 class _Meter:
