@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from browser import Visit, chromium
 from conftest import gsm_fit
+from made_up import many
 
 import scorevi
 from scorevi.base.evaluate import BadScore, BadScores
-from scorevi.base.target import Parameter
-from scorevi.examples import eight_schools, random_gaussian
+from scorevi.examples import eight_schools
 from scorevi.results.page.writing import as_script, page_of
 from scorevi.trust.verdict import Reason, Verdict
 
@@ -42,17 +42,6 @@ def evil():
         bad_scores=bad,
         solver=EVIL,
     )
-
-
-def many(dim):
-    """A fit of many parameters, which nobody had to make."""
-    rng = np.random.default_rng(0)
-    factor = np.diag(np.exp(rng.standard_normal(dim)))
-    factor[:, :3] += 0.5 * rng.standard_normal((dim, 3))
-    q = scorevi.Gaussian(rng.standard_normal(dim), factor, 0.0)
-    small = gsm_fit(random_gaussian(3), max_gradients=100)
-    parameters = (Parameter("alpha"), Parameter("effect", (dim - 1,)))
-    return dataclasses.replace(small, q=q, parameters=parameters, target=None)
 
 
 def visible(text):

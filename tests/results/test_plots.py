@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from conftest import gsm_fit
-from test_page import many
+from made_up import many
 
 import scorevi
 from scorevi.examples import eight_schools, random_gaussian

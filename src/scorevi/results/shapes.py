@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.cluster.hierarchy
-import scipy.integrate
 import scipy.special
 from numpy.typing import NDArray
 
@@ -77,7 +75,7 @@ def sampled_curve(quantiles: Array) -> Curve:
         steps = 0.25 * padded[:-2] + 0.5 * steps + 0.25 * padded[2:]
     u = np.linspace(SCORES[0], SCORES[-1], _POINTS)
     slope = np.interp(u, 0.5 * (SCORES[1:] + SCORES[:-1]), steps)
-    x = scipy.integrate.cumulative_trapezoid(slope, u, initial=0)
+    x = np.concatenate([[0.0], np.cumsum(0.5 * (slope[1:] + slope[:-1]) * np.diff(u))])
     x += quantiles[len(quantiles) // 2] - np.interp(0.0, u, x)
     density = np.exp(-0.5 * u**2) / (np.sqrt(2.0 * np.pi) * slope)
     return Curve(x, density, np.empty((0, _POINTS)))
@@ -134,14 +132,14 @@ def strongest(q: Approximation, most: int, largest: Array | None = None) -> NDAr
 
 def correlations(q: Approximation, numbers: NDArray[np.intp]) -> tuple[NDArray[np.intp], Array]:
     """Return coordinates with what goes together side by side, and their correlations."""
+    from scipy.cluster import hierarchy  # here, because few ask for it, and it takes long to import
+
     rows = _loadings(q)[numbers]
     matrix = np.clip(rows @ rows.T, -1.0, 1.0)
     if len(numbers) > 2:
         apart = np.maximum(0.0, 1.0 - np.abs(matrix[np.triu_indices(len(numbers), 1)]))
-        tree = scipy.cluster.hierarchy.linkage(
-            apart, "average", optimal_ordering=len(numbers) <= _BEST_ORDER
-        )
-        order = scipy.cluster.hierarchy.leaves_list(tree)
+        tree = hierarchy.linkage(apart, "average", optimal_ordering=len(numbers) <= _BEST_ORDER)
+        order = hierarchy.leaves_list(tree)
         numbers, matrix = numbers[order], matrix[np.ix_(order, order)]
     return numbers, matrix
 
