@@ -104,6 +104,12 @@ def test_in_a_browser_it_opens_sorts_and_searches(fit, evil, tmp_path):
     fit.report(small)
     evil.report(bad, title=EVIL)
     many(5000).report(large)
+    one = gsm_fit(
+        scorevi.from_function(
+            np.negative, 1, constrain=lambda x: {"count": np.rint(x[:, 0]), "theta": x[:, 0]}
+        ),
+        max_gradients=100,
+    )
     with chromium() as browser:
         for scheme, width in (("light", 1200), ("dark", 1200), ("light", 390)):
             visit = Visit(browser, small, scheme=scheme, width=width)
@@ -118,6 +124,14 @@ def test_in_a_browser_it_opens_sorts_and_searches(fit, evil, tmp_path):
             visit.assert_clean()
         _sorts_searches_and_tells_values(Visit(browser, small), fit)
         _turns_pages(Visit(browser, large))
+        one.report(tmp_path / "one.html")
+        visit = Visit(browser, tmp_path / "one.html")
+        assert visit.names() == ["count", "theta"]
+        assert visit.page.locator("#marginal").is_hidden()  # whole numbers have no density
+        visit.page.get_by_role("button", name="show the density of theta").click()
+        assert visit.page.locator("#marginal").is_visible()
+        assert visit.page.locator("#correlation, nav a[href='#correlation']").count() == 0
+        visit.assert_clean()
         visit = Visit(browser, bad)
         assert visit.names()[0].startswith("</script><img")
         assert visit.page.locator("img").count() == 0

@@ -91,6 +91,7 @@ def test_reference_draws_are_drawn_on_their_own_scale(fit):
         (("histogram",), "`kind` must be one of overview, marginals, .*; got 'histogram'"),
         (("marginals", "tau"), "`parameters` must be a list of names; got 'tau'"),
         (("marginals", ["nobody"]), "must be names in fit.summary, mu, tau, .*; got 'nobody'"),
+        (("marginals", []), "`parameters` must name at least one; got none"),
         (("pairs", ["mu", "tau"]), "`parameters` must be among fit.labels, .*; got 'tau'"),
         (("correlation", ["tau"]), "`parameters` must be among fit.labels; got 'tau'"),
         (("course", ["mu"]), "`parameters` must be left out, or `kind` be one of marginals"),
@@ -101,6 +102,16 @@ def test_what_cannot_be_drawn_is_said(fit, arguments, message):
         fit.plot(*arguments)
     with pytest.raises(ValueError, match="`reference` must be left out, or `kind` be one of"):
         fit.plot("course", reference=fit.draws(5))
+
+
+def test_a_fit_that_failed_has_a_course_and_nothing_else():
+    with pytest.warns(scorevi.FitWarning):
+        fit = gsm_fit(scorevi.from_function(lambda x: x * np.nan, 2, batched=True))
+    texts = [axes.texts[0].get_text() for axes in fit.plot("course").axes]
+    assert texts == ["no update was made", "needs the log density"]
+    for kind in ("overview", "marginals", "pairs", "correlation"):
+        with pytest.raises(scorevi.FitError, match="No update was made"):
+            fit.plot(kind)
 
 
 def test_the_weights_are_those_of_the_check(fit, tmp_path):

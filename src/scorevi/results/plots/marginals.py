@@ -100,10 +100,12 @@ def plot_marginals(
         as_fitted = not isinstance(reference, Mapping)
     scale: Scale = "unconstrained" if as_fitted else "model"
     names = _chosen(fit, scale) if parameters is None else list(parameters)
+    if not names:
+        raise ValueError("`parameters` must name at least one; got none.")
     title = title or ("on the unconstrained scale" if as_fitted and fit.constrained else "")
     drawn = draws_by_name(fit, reference)
-    columns = min(_COLUMNS, len(names))
-    rows = -(-len(names) // columns)
+    rows = -(-len(names) // _COLUMNS)
+    columns = -(-len(names) // rows)
     figure = new_figure(2.6 * max(columns, 2), 2.1 * rows + 0.4, title)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, name in zip(grid, names, strict=False):
