@@ -46,6 +46,7 @@ def test_what_is_broken_is_named_and_exits_with_1(tmp_path, monkeypatch):
     assert "broken   pictures                       RuntimeError: no way" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
