@@ -26,6 +26,8 @@ _WINDOWS = 40
 _BEST_ORDER = 300
 """The most leaves of a tree that are put into their best order, which takes their square."""
 _BLOCK = 512
+_MOST_NUMBERS, _FEWEST_LOOKED_AT = 25_000_000, 250
+"""Entries of a matrix, and coordinates, by which correlations are looked at."""
 
 
 class Curve(NamedTuple):
@@ -103,23 +105,37 @@ class Survey(NamedTuple):
 
 
 def survey(q: Approximation, most: int) -> Survey:
-    """Look at all correlations, block by block, and keep the strongest ``most``."""
+    """Look at all correlations, block by block, and keep the strongest ``most``.
+
+    Where there are too many coordinates, only at those of them that the others tell most about.
+    """
+    numbers = _candidates(q)
     # Single precision is enough to choose by, and half the work.
-    rows = _loadings(q).astype(np.float32)
+    rows = _loadings(q, numbers).astype(np.float32)
     largest = np.zeros(q.dim)
     found: list[tuple[int, int, float]] = []
-    for start in range(0, q.dim, _BLOCK):
+    for start in range(0, len(numbers), _BLOCK):
         block = rows[start : start + _BLOCK] @ rows.T
         size = np.abs(block)
-        size[np.arange(len(size)), start + np.arange(len(size))] = 0.0
-        largest[start : start + _BLOCK] = size.max(axis=1, initial=0.0)
-        size[np.arange(q.dim) <= start + np.arange(len(size))[:, None]] = 0.0
+        own = np.arange(start, start + len(size))
+        size[np.arange(len(size)), own] = 0.0
+        largest[numbers[own]] = size.max(axis=1, initial=0.0)
+        size[np.arange(len(numbers)) <= own[:, None]] = 0.0
         count = min(most, size.size)
         at = np.argpartition(-size, count - 1, axis=None)[:count]
         for i, j in zip(*np.unravel_index(at, size.shape), strict=True):
             if size[i, j] > 0.0:
-                found.append((start + int(i), int(j), float(block[i, j])))
+                found.append((int(numbers[own[i]]), int(numbers[j]), float(block[i, j])))
     return Survey(largest, sorted(found, key=lambda pair: -abs(pair[2]))[:most])
+
+
+def _candidates(q: Approximation) -> NDArray[np.intp]:
+    """Return the coordinates whose correlations are looked at."""
+    count = max(_FEWEST_LOOKED_AT, _MOST_NUMBERS // q.dim)
+    given_others: Array | None = getattr(q, "conditional_sd", None)
+    if q.dim <= count or given_others is None:
+        return np.arange(min(q.dim, count))
+    return np.sort(np.argsort(given_others / q.sd, kind="stable")[:count])
 
 
 def strongest(q: Approximation, most: int, largest: Array | None = None) -> NDArray[np.intp]:
@@ -134,7 +150,7 @@ def correlations(q: Approximation, numbers: NDArray[np.intp]) -> tuple[NDArray[n
     """Return coordinates with what goes together side by side, and their correlations."""
     from scipy.cluster import hierarchy  # here, because few ask for it, and it takes long to import
 
-    rows = _loadings(q)[numbers]
+    rows = _loadings(q, numbers)
     matrix = np.clip(rows @ rows.T, -1.0, 1.0)
     if len(numbers) > 2:
         apart = np.maximum(0.0, 1.0 - np.abs(matrix[np.triu_indices(len(numbers), 1)]))
@@ -159,7 +175,23 @@ def weight_tail(log_ratio: Array) -> tuple[Array, Array]:
     return weights * len(log_ratio) / max(weights.sum(), 1e-300), share
 
 
-def _loadings(q: Approximation) -> Array:
-    """Return rows whose products are the correlations, (D, D)."""
+def covariance_of(q: Approximation, numbers: NDArray[np.intp]) -> Array:
+    """Return the covariance of some coordinates; that of all need not fit into memory."""
+    rows = _factor_rows(q, numbers)
+    return np.asarray(rows @ rows.T)
+
+
+def _factor_rows(q: Approximation, numbers: NDArray[np.intp]) -> Array:
+    """Return rows of a square root of the covariance, whatever form q has it in, (n, D)."""
     white = q.coordinates
-    return np.asarray(white.factor / white.sd[:, None])
+    factor: Array | None = getattr(white, "factor", None)
+    if factor is not None:
+        return np.asarray(factor[numbers])
+    units = np.zeros((len(numbers), q.dim))
+    units[np.arange(len(numbers)), numbers] = 1.0
+    return np.asarray(white.whiten_score(units))
+
+
+def _loadings(q: Approximation, numbers: NDArray[np.intp]) -> Array:
+    """Return rows whose products are the correlations, (n, D)."""
+    return _factor_rows(q, numbers) / q.sd[numbers, None]

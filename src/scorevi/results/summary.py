@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ import scipy.special
 from scorevi.base.arrays import Array
 from scorevi.base.labels import labels_of
 from scorevi.base.newton import steps
+from scorevi.base.variables import Variables
 from scorevi.families import Approximation, Mixture
 from scorevi.results.parts import Summary
 from scorevi.results.table import LEVELS, SummaryTable
@@ -71,22 +72,45 @@ def _sampled_table(fit: Fit) -> SummaryTable:
     variables = fit.target.variables
     one = fit.named(fit.mean[None])
     first = fit.named(fit.mean[None], "parameters")
-    order = sorted(one, key=lambda name: name not in first and 1 + (one[name].size > _LONG))
+    order = in_order(one, first)
     entries = sum(value.size for value in one.values())
     size = min(_DRAWS, max(500, _ENTRIES // max(entries, 1)))
     theta = fit.sample(size, 0)
-    draws = fit.named(theta, seed=0)
+    return table_of(
+        variables, order, fit.named(theta, seed=0), lambda flat: _errors(fit, theta, flat)
+    )
+
+
+def table_of(
+    variables: Variables,
+    order: Sequence[str],
+    draws: Mapping[str, Array],
+    errors_of: Callable[[Array], Array | None] = lambda _: None,
+) -> SummaryTable:
+    """Return the table of draws by name, in the given order.
+
+    ``errors_of`` says how far the means of draws (n, P) may be off, where that is known.
+    """
     rows: list[Summary] = []
-    quantiles = []
+    quantiles = [np.empty((0, len(LEVELS)))]
     for name in order:
         values = draws[name]
         flat = values.reshape(len(values), -1).astype(np.float64)
         levels = np.quantile(flat, LEVELS, axis=0).T
         texts = labels_of(variables, name, values.shape[1:])
-        errors = _errors(fit, theta, flat)
-        rows += _rows(texts, flat.mean(axis=0), flat.std(axis=0), levels, errors)
+        rows += _rows(texts, flat.mean(axis=0), flat.std(axis=0), levels, errors_of(flat))
         quantiles.append(levels)
     return SummaryTable(rows, np.concatenate(quantiles))
+
+
+def in_order(draws: Mapping[str, Array], parameters: Collection[str]) -> list[str]:
+    """Return the names of variables, parameters first, long ones that are derived last."""
+
+    def place(name: str) -> int:
+        derived = name not in parameters
+        return derived + (derived and draws[name][0].size > _LONG)
+
+    return sorted(draws, key=place)
 
 
 def _own_draws(fit: Fit) -> Fresh | None:

@@ -30,6 +30,8 @@ _DIGITS = 5
 _MOST_UPDATES = 800
 _MOST_IN_MAP, _MOST_PAIRS = 60, 200
 _MOST_TELLING = 4
+_MOST_DENSITIES = 10_000
+"""Rows of the table of which the density can be drawn."""
 _MOST_MODES = 100_000
 """Numbers of components that are told, so that the curves of each can be drawn."""
 
@@ -44,7 +46,7 @@ def data_of(fit: Fit) -> dict[str, Any]:
         "scores": numbers(SCORES),
         "sampled": fit.constrained,
         "rows": [[row.name, *map(number, cells(row))] for row in table],
-        "quantiles": [numbers(row) for row in table.quantiles],
+        "quantiles": [numbers(row) for row in table.quantiles[:_MOST_DENSITIES]],
         "components": _components(fit) if fitted and not fit.constrained else None,
         "telling": _telling(fit) if fitted else None,
         "course": _course(fit),

@@ -11,7 +11,7 @@ from scorevi.families import Gaussian, Mixture
 from scorevi.results.plots.look import FIT, INK, PART, REFERENCE, label, new_figure, tidy
 from scorevi.results.plots.marginals import draw_marginal
 from scorevi.results.plots.reference import Draws, Reference, draws_by_name
-from scorevi.results.shapes import components_of, reach_of, telling
+from scorevi.results.shapes import components_of, covariance_of, reach_of, telling
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
@@ -150,5 +150,4 @@ def _number(fit: Fit, name: str, argument: str) -> int:
 
 
 def _marginal(part: Gaussian, pair: list[int]) -> Gaussian:
-    rows = part.factor[pair]
-    return Gaussian.from_moments(part.mean[pair], rows @ rows.T)
+    return Gaussian.from_moments(part.mean[pair], covariance_of(part, np.array(pair)))
