@@ -9,7 +9,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from scorevi.base.arrays import Array
-from scorevi.families import Approximation, Gaussian, Mixture
+from scorevi.families import Approximation, Mixture
 from scorevi.results.structure import between
 from scorevi.results.table import LEVELS
 
@@ -39,7 +39,7 @@ class Curve(NamedTuple):
     """Shape (K, points); K = 0 where there are none, or one."""
 
 
-def components_of(q: Approximation) -> tuple[Array, tuple[Gaussian, ...]]:
+def components_of(q: Approximation) -> tuple[Array, tuple[Approximation, ...]]:
     """Return the weights and the components; a Gaussian is one of its own."""
     return (q.weights, q.components) if isinstance(q, Mixture) else (np.ones(1), (q,))
 

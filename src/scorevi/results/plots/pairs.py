@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scorevi.families import Gaussian, Mixture
+from scorevi.families import Approximation, Gaussian, Mixture
 from scorevi.results.plots.look import FIT, INK, PART, REFERENCE, label, new_figure, tidy
 from scorevi.results.plots.marginals import draw_marginal
 from scorevi.results.plots.reference import Draws, Reference, draws_by_name
@@ -149,5 +149,5 @@ def _number(fit: Fit, name: str, argument: str) -> int:
     return fit.labels.index(name)
 
 
-def _marginal(part: Gaussian, pair: list[int]) -> Gaussian:
+def _marginal(part: Approximation, pair: list[int]) -> Gaussian:
     return Gaussian.from_moments(part.mean[pair], covariance_of(part, np.array(pair)))
