@@ -392,3 +392,11 @@ def test_what_cannot_be_drawn_or_reported_is_said(folder, arguments, message):
     result = run(folder, *arguments)
     assert result.returncode == 2
     assert message in result.stderr
+
+
+def test_what_is_saved_and_no_fit_cannot_be_drawn(folder, monkeypatch):
+    monkeypatch.setattr("scorevi.cli.looking.load", lambda path: scorevi.Gaussian.standard(2))
+    for command in ("plot", "report"):
+        result = run(folder, command, "other.npz")
+        assert result.returncode == 2
+        assert "PATH must be a saved fit; other.npz is a gaussian." in result.stderr

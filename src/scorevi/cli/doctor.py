@@ -31,6 +31,8 @@ _GIVES = {
     "arviz": "verdicts with weights; ArviZ",
     "tables": "pandas and Parquet",
     "plots": "pictures",
+    "sample": "exact draws",
+    "dask": "data on many machines",
 }
 _COMPANIONS = ("arviz_stats", "platformdirs", "filelock", "stanio")
 """What comes with others, and has nothing to say of its own."""

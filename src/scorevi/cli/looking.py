@@ -33,7 +33,8 @@ _title_option = click.option("--title", default="", help="A heading.")
 @json_option
 def show(path: Path, rows: int, json_: bool) -> None:
     """Print the saved fit PATH."""
-    fit = _load(path)
+    with naming("PATH"):
+        fit = load(path)
     print_fit(fit, json_, rows, {})
     exit_as(fit)
 
@@ -57,7 +58,7 @@ def show(path: Path, rows: int, json_: bool) -> None:
 @_title_option
 def plot(path: Path, kind: str, out: Path | None, parameters: tuple[str, ...], title: str) -> None:
     """Draw the saved fit PATH."""
-    fit = _load(path)
+    fit = _fit(path)
     out = out or path.with_name(f"{path.name.removesuffix('.npz')}-{kind}.png")
     with naming("--out"):
         check_folder(out)
@@ -83,11 +84,14 @@ def report(path: Path, out: Path, title: str) -> None:
     The verdict first, tables to sort and search, pictures with values, and what is needed to make
     the fit again. Prints where it is.
     """
-    fit = _load(path)
+    fit = _fit(path)
     with naming("--out"):
         click.echo(fit.report(out, title=title))
 
 
-def _load(path: Path) -> Fit:
+def _fit(path: Path) -> Fit:
     with naming("PATH"):
-        return load(path)
+        found: object = load(path)
+    if not isinstance(found, Fit):
+        raise ValueError(f"PATH must be a saved fit; {path} is a {type(found).__name__.lower()}.")
+    return found
