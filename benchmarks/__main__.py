@@ -18,6 +18,7 @@ from benchmarks import (  # noqa: E402
     nuts,
     own_time,
     pymc,
+    report,
     solvers,
     stan,
     stopping,
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "stan-compile": stan.compiling,
     "numpyro": numpyro.overhead,
     "pymc": pymc.pymc_overhead,
+    "report": report.opening,
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from scorevi.base.arrays import Seed, as_count, as_seconds, is_positive, seed_entropy
-from scorevi.base.progress import progress_bar
+from scorevi.base.fitting import Limits, fitting_bar
 from scorevi.base.status import FitError, warn_each_time
 from scorevi.engine.checkpoint import Keeping, open_checkpoint
 from scorevi.engine.restarts import Restarts
@@ -23,6 +23,7 @@ from scorevi.families import Approximation, Gaussian
 from scorevi.results.best_of import best_of, rank
 from scorevi.results.fit import Fit
 from scorevi.results.of_run import of_run
+from scorevi.results.origin import origin_of
 from scorevi.solvers import HasVariants, Solver, make_solver, of_family
 from scorevi.solvers.base import Grows
 from scorevi.starts.start import Initial, Near
@@ -161,6 +162,7 @@ def fit(
     >>> fit.mean.round(6), fit.covariance.round(6)
     (array([1., 2.]), array([[2. , 0.6], [0.6, 1. ]]))
     """
+    arguments = dict(locals())
     if max_gradients is None and max_seconds is None:
         raise ValueError(
             "`max_gradients` must be a whole number >= 1, or None only with max_seconds; got None."
@@ -181,10 +183,11 @@ def fit(
     rule = partial(_rule, stop, target, float(tolerance), isinstance(solver, Grows))
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     isolation = Isolation(isolate, score_timeout, workers)
+    limits = Limits(max_gradients, max_seconds, float(tolerance) if stop else None)
     made: list[tuple[Fit, str]] = []
     with (
         evaluating(target, *isolation) as evaluated,
-        progress_bar(max_gradients, progress) as show,
+        fitting_bar(limits, progress) as show,
     ):
         if keeper is not None:
             keeper.bind(evaluated, solver, variants, entropy, initial)
@@ -210,7 +213,8 @@ def fit(
     if asked > 1:
         result = best_of([fit for fit, _ in made], result, asked)
     # Not its workers, which are gone.
-    result = dataclasses.replace(result, target=target, isolation=isolation)
+    origin = origin_of(fit, arguments, entropy, target)
+    result = dataclasses.replace(result, target=target, isolation=isolation, origin=origin)
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:

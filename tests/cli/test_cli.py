@@ -118,7 +118,7 @@ def test_in_a_terminal_there_is_a_progress_bar(folder):
         assert process.wait(CEILING) == 0
     os.close(main)
     assert b"fitting" in shown
-    assert b"2000/2000" in shown
+    assert b"2,000 gradients" in shown
     assert b"\x1b[" in shown
     assert b"alpha" in shown
 
@@ -353,3 +353,50 @@ def test_what_a_log_density_raises_is_one_line(folder):
     assert result.returncode == 2
     assert "`log_density` raised TypeError: the JSON object must be" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_saved_fit_is_drawn_and_reported(folder):
+    line = ("fit", "model.py:target", "--out", "fit.npz", "--report", "own.html")
+    made = run(folder, *line)
+    assert made.returncode == 0
+    assert "report:     own.html" in made.stdout
+    drawn = run(folder, "plot", "fit.npz", "pairs", "--parameter", "alpha", "--parameter", "beta")
+    assert (drawn.returncode, drawn.stdout) == (0, "fit-pairs.png\n"), drawn.stderr
+    assert (folder / "fit-pairs.png").read_bytes()[:4] == b"\x89PNG"
+    for kind in ("overview", "correlation"):
+        assert run(folder, "plot", "fit", kind, "-o", f"{kind}.svg").stdout == f"{kind}.svg\n"
+        assert "<svg" in (folder / f"{kind}.svg").read_text()
+    told = run(folder, "report", "fit.npz", "-o", "a.html", "--title", "<Mine>")
+    assert (told.returncode, told.stdout) == (0, "a.html\n"), told.stderr
+    page = (folder / "a.html").read_text()
+    assert "<h1>&lt;Mine&gt;</h1>" in page
+    assert f"scorevi {' '.join(line)}" in page
+    assert f"scorevi {' '.join(line)}" in (folder / "own.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plot", "none.npz"), "PATH must be a file; there is none at none.npz."),
+        (("plot", "fit.npz", "pairs", "--parameter", "theta[0]"), "must be 2 to 8 names; got 1."),
+        (("plot", "fit.npz", "-o", "a.xyz"), "--out must end in one of "),
+        (("plot", "fit.npz", "course", "--parameter", "beta"), "`parameters` must be left out"),
+        (("plot", "fit.npz", "weights"), "they come from fit.check(), and need the log density."),
+        (("fit", "model.py:target", "--report", "a.pdf"), "--report must end in .html; got a.pdf."),
+        (("report", "fit.npz", "-o", "a.pdf"), "--out must end in .html; got a.pdf."),
+        (("report", "fit.npz", "-o", "x/a.html"), "--out must lie in an existing folder"),
+    ],
+)
+def test_what_cannot_be_drawn_or_reported_is_said(folder, arguments, message):
+    scorevi.fit(scorevi.Gaussian.standard(2)).save(folder / "fit.npz")
+    result = run(folder, *arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
+
+
+def test_what_is_saved_and_no_fit_cannot_be_drawn(folder, monkeypatch):
+    monkeypatch.setattr("scorevi.cli.looking.load", lambda path: scorevi.Gaussian.standard(2))
+    for command in ("plot", "report"):
+        result = run(folder, command, "other.npz")
+        assert result.returncode == 2
+        assert "PATH must be a saved fit; other.npz is a gaussian." in result.stderr

@@ -97,6 +97,6 @@ def test_wider_is_wider(q):
 
 
 def test_a_mixture_for_pictures_looks_the_same(q):
-    parts = q.as_mixture()
+    parts = q.as_mixture
     np.testing.assert_allclose(parts.mean, q.mean, atol=0.3)
     np.testing.assert_allclose(parts.sd, q.sd, rtol=0.2)

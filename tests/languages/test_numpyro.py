@@ -682,3 +682,34 @@ def test_whole_numbers_that_need_64_bits_keep_them():
 
     target = scorevi.from_numpyro(model, large)
     assert target.variables.derived(np.ones((1, 1)), 0)["twice"][0, 0] == 2.0**40
+
+
+def test_the_data_are_drawn_anew_into_arviz():
+    """Means of 4,000 draws, each within 5 standard errors: fails by chance 6e-7 times."""
+    pytest.importorskip("arviz")
+
+    def model(y, count):
+        mu = numpyro.sample("mu", dist.Normal(0, 5))
+        with numpyro.plate("day", len(y)):
+            numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+        numpyro.sample("count", dist.Poisson(jax.numpy.exp(mu / 2)), obs=count)
+        numpyro.factor("more", -0.1 * mu**2)
+
+    target = scorevi.from_numpyro(model, np.array([1.0, 2.0, 4.0, 3.5]), np.array([3, 4]))
+    fit = scorevi.fit(target, seed=0)
+    data = fit.to_arviz(4000, seed=1)
+    predicted = data["posterior_predictive"]
+    assert predicted["y"].dims == ("chain", "draw", "day")
+    assert set(predicted.data_vars) == {"y", "count"} == set(data["observed_data"].data_vars)
+    assert predicted["count"].shape == (1, 4000, 2)  # one rate, two observations
+    drawn, at = predicted["y"].values[0], data["posterior"]["mu"].values[0]
+    noise = drawn - at[:, None]
+    assert abs(noise.mean()) < 5 / np.sqrt(noise.size)
+    assert abs(np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]) < 5 / np.sqrt(len(noise))
+    again = fit.to_arviz(4000, seed=1)["posterior_predictive"]
+    np.testing.assert_array_equal(again["y"].values, predicted["y"].values)
+    other = fit.to_arviz(4000, seed=2)["posterior_predictive"]
+    assert not np.array_equal(other["y"].values, predicted["y"].values)
+    assert list(fit.draws(2)) == ["mu"]
+    assert set(fit.draws(2, include="everything")) == {"mu", "y", "count"}
+    assert "numpyro.factor" in target.variables.source

@@ -626,3 +626,10 @@ def test_options_of_cxx_come_last(monkeypatch):
     assert command[0].endswith("env")
     assert command[1] == "g++"
     assert command.index("-O1") > command.index("-O3")
+
+
+def test_the_source_is_kept_for_reports():
+    code = "parameters { real mu; } model { mu ~ normal(0, 1); }"
+    target = scorevi.from_stan(code)
+    assert target.variables.source == code
+    assert scorevi.fit(target, seed=0).origin.source == code

@@ -24,6 +24,21 @@ _EXTRA_OF = {
 }
 
 
+def extras() -> dict[str, list[str]]:
+    """Return the extras that a user may install, and the modules that each brings.
+
+    Examples
+    --------
+    >>> extras()["tables"]
+    ['pandas', 'pyarrow']
+    """
+    found: dict[str, list[str]] = {}
+    for module, extra in _EXTRA_OF.items():
+        if extra != "bench":
+            found.setdefault(extra, []).append(module)
+    return found
+
+
 def require(module: str) -> ModuleType:
     """Import an optional module, or say how to install it.
 

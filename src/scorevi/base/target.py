@@ -170,12 +170,25 @@ def named(
     target: Target, theta: Array, include: Include = "all", seed: int = 0
 ) -> dict[str, Array]:
     """Return the named, constrained variables of a target at the rows of theta (n, D)."""
-    values = target.variables.constrained(theta)
+    return named_by(target.variables, target.parameters, theta, include, seed)
+
+
+def named_by(
+    variables: Variables,
+    parameters: Sequence[Parameter],
+    theta: Array,
+    include: Include = "all",
+    seed: int = 0,
+) -> dict[str, Array]:
+    """Return what :func:`named` does, of variables that need not be a target's own."""
+    values = variables.constrained(theta)
     if values is None:
-        values = split(theta, target.parameters)
+        values = split(theta, parameters)
     if include != "parameters":
-        values = values | target.variables.derived(theta, seed)
-    return target.variables.included(values, include)
+        values = values | variables.derived(theta, seed)
+    if include == "everything":
+        values = values | variables.predicted(theta, seed)
+    return variables.included(values, include)
 
 
 def all_labels(parameters: Sequence[Parameter]) -> list[str]:

@@ -35,6 +35,8 @@ class Variables:
     """The log likelihood of each observation, by the name of the data."""
     unconstrain: Unconstrain | None = None
     """The way back, for starts: a point from the parameters' values by name."""
+    predict: Derive | None = None
+    """Draws of data given the parameters, by the name of the data; asked only where wanted."""
     predictive: Sequence[str] = ()
     """Which of these are draws of data: not summarised, and a group of their own in ArviZ."""
     likelihoods: Sequence[str] = ()
@@ -45,9 +47,11 @@ class Variables:
     """Names of the axes of a variable."""
     coords: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Labels along a named axis."""
+    source: str = ""
+    """The model as its author wrote it, for reports; empty where it is not known."""
 
     def __post_init__(self) -> None:
-        for name in ("constrain", "derive", "log_likelihood", "unconstrain"):
+        for name in ("constrain", "derive", "log_likelihood", "unconstrain", "predict"):
             function = getattr(self, name)
             if function is not None and not callable(function):
                 raise ValueError(f"`{name}` must be a function; got {type(function).__name__}.")
@@ -109,6 +113,11 @@ class Variables:
         """Return what follows from the parameters at the rows of theta (n, D)."""
         derive = self.derive
         return {} if derive is None else _checked("derive", lambda rows: derive(rows, seed), theta)
+
+    def predicted(self, theta: Array, seed: int) -> dict[str, Array]:
+        """Return draws of data at the rows of theta (n, D); empty where the model tells none."""
+        draw = self.predict
+        return {} if draw is None else _checked("predict", lambda rows: draw(rows, seed), theta)
 
     def constrained(self, theta: Array) -> dict[str, Array] | None:
         """Return the parameters on their own scale; None where theta itself is that."""

@@ -10,8 +10,11 @@ import click
 
 from scorevi._version import __version__
 from scorevi.base.status import FitWarning
-from scorevi.cli.commands import compile_, demo, show
+from scorevi.cli.commands import compile_, demo
+from scorevi.cli.completion import completion
+from scorevi.cli.doctor import doctor
 from scorevi.cli.fit import fit
+from scorevi.cli.looking import plot, report, show
 from scorevi.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, as_options
 from scorevi.cli.study import study
 from scorevi.targets.stan import CompileError
@@ -29,15 +32,16 @@ _HELP = """Fit a Gaussian to a posterior from its score, the gradient of its log
 Try it:       scorevi demo
 Your model:   scorevi fit model.stan --data data.json --draws draws.nc
               scorevi fit model.py:target --out fit.npz
-Look again:   scorevi show fit.npz
+Look again:   scorevi show fit.npz, scorevi plot fit.npz, scorevi report fit.npz
 The paper:    scorevi study all --quick
+In trouble:   scorevi doctor
 
 --debug, anywhere on the line, shows the traceback of an error.
 """
 
 
 @click.group(
-    commands=[compile_, demo, fit, show, study],
+    commands=[compile_, completion, demo, doctor, fit, plot, report, show, study],
     help=_HELP,
     epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},

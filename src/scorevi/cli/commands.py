@@ -1,4 +1,4 @@
-"""The short commands: ``demo``, ``compile`` and ``show``."""
+"""The short commands: ``demo`` and ``compile``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from scorevi.cli.options import (
     include_path_option,
     json_option,
     progress_option,
-    rows_option,
     seed_option,
 )
 from scorevi.cli.output import check_out, exit_as, naming, print_fit
 from scorevi.fit import fit as run_fit
-from scorevi.results.loading import load
 from scorevi.results.plots import save_picture
 from scorevi.targets import synthetic as examples
 from scorevi.targets.stan.build import compile_stan, copy_library
@@ -75,15 +73,3 @@ def compile_(
         check_out(out, *_LIBRARIES)
     library = compile_stan(program, include_paths=include_paths, progress=progress)
     click.echo(library if out is None else copy_library(library, out))
-
-
-@click.command()
-@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
-@rows_option
-@json_option
-def show(path: Path, rows: int, json_: bool) -> None:
-    """Print the saved fit PATH."""
-    with naming("PATH"):
-        fit = load(path)
-    print_fit(fit, json_, rows, {})
-    exit_as(fit)

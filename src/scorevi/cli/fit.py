@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from scorevi.base.files import check_folder
 from scorevi.base.status import FitWarning
@@ -23,6 +25,7 @@ from scorevi.cli.options import (
 from scorevi.cli.output import as_options, check_out, exit_as, naming, print_fit
 from scorevi.fit import fit as run_fit
 from scorevi.results.export import check_format, write_draws
+from scorevi.results.page import check_page
 from scorevi.results.protected import protected
 from scorevi.solvers import FAMILIES, SOLVERS
 from scorevi.starts.start import WAYS
@@ -47,7 +50,7 @@ Examples:
 
 
 @click.command(help=_FIT_HELP)
-@click.argument("target")
+@click.argument("target", shell_complete=lambda *_: [CompletionItem("", type="file")])
 @click.option(
     "--dim", type=int, help="The dimension, where TARGET is a JAX log density of a vector."
 )
@@ -109,6 +112,11 @@ Examples:
     "--draws",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write draws by name to this file: .nc for ArviZ, .csv or .parquet.",
+)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a report to this .html file.",
 )
 @click.option(
     "--num-draws",
@@ -180,6 +188,7 @@ def fit(
     initial: str | None,
     out: Path | None,
     draws: Path | None,
+    report: Path | None,
     num_draws: int,
     check: bool,
     rows: int,
@@ -193,6 +202,9 @@ def fit(
     if draws is not None:
         with naming("--draws"):
             check_format(check_folder(draws))
+    if report is not None:
+        with naming("--report"):
+            check_page(report)
     if options["max_gradients"] is None and options["max_seconds"] is None:
         options["max_gradients"] = 10_000
     files: dict[str, Path] = {}
@@ -212,6 +224,7 @@ def fit(
                 progress=options["progress"],
             )
         result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
+        result.origin = result.origin._replace(command=shlex.join(["scorevi", *sys.argv[1:]]))
         # A file says by its being there that something was fitted; draws do not say how it ended.
         out = _unless("--out", out, result.num_updates == 0)
         draws = _unless("--draws", draws, result.num_updates == 0 or not result.status.ok)
@@ -226,6 +239,9 @@ def fit(
                     with naming("--draws"):
                         write_draws(result, draws, num_draws, seed=options["seed"])
                     files["draws"] = draws
+                if report is not None:
+                    with naming("--report"):
+                        files["report"] = result.report(report)
             except ValueError as error:
                 problem = error  # what was fitted is printed all the same
         if result.num_updates:

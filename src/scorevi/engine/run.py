@@ -86,6 +86,8 @@ class Run:
         self._next_look = _FIRST_LOOK
         # Compiled loops do not show their batches.
         self._arrival = None if solver.compilable else Arrival()
+        self.distance: Distance | None = None
+        """How far q was from the best Gaussian when somebody asked last; None if nobody did."""
 
     @property
     def seconds(self) -> float:
@@ -168,13 +170,17 @@ class Run:
         if state is None:
             return False
         self.state, self.q = state, state.q
-        self._arrival = None
+        self._arrival = self.distance = None
         self._size_batch()
         return True
 
     def near(self) -> Distance | None:
         """Return how far q is from the best Gaussian, where batches are seen."""
-        return None if self._arrival is None else self._arrival.near(cast("Gaussian", self.q))
+        if self._arrival is None:
+            self.distance = None
+        else:
+            self.distance = self._arrival.near(cast("Gaussian", self.q))
+        return self.distance
 
     def notice(self, batch: Batch) -> None:
         """Keep what a batch says of the q that it was drawn from."""

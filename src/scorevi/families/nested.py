@@ -195,8 +195,9 @@ class Nested:
         over = Mixture(weights, [*parts, self.over.coordinates.scaled(farther)])
         return replace(self, over=over, given=self.given.scaled(scale))
 
+    @cached_property
     def as_mixture(self) -> Mixture:
-        """Return a mixture of 64 that looks the same, for pictures: one for each of as many t."""
+        """A mixture of 64 that looks the same, for pictures: one for each of as many t."""
         width = self.over.noise_width
         even = scipy.stats.qmc.Sobol(width, rng=np.random.default_rng(0)).random(_SHOWN)
         t = np.asarray(self.over.points(scipy.special.ndtri(even)).theta)

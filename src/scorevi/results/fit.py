@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from scorevi._version import __version__
@@ -16,25 +15,25 @@ from scorevi.base.target import Parameter, Target, all_labels, named, split
 from scorevi.base.variables import Include, check_include
 from scorevi.engine.quality import Quality
 from scorevi.families import Approximation
-from scorevi.results.examining import examine
-from scorevi.results.export import to_arviz, to_pandas
-from scorevi.results.parts import Resample, Summary, Trace
+from scorevi.results.examining import examine, kept
+from scorevi.results.giving import Giving
+from scorevi.results.origin import Origin
+from scorevi.results.parts import Resample, Trace
 from scorevi.results.pickling import state_of, twin_of
-from scorevi.results.protected import fresh_draws, protected
-from scorevi.results.report import one_line
+from scorevi.results.protected import fresh_draws
 from scorevi.results.resample import resample
-from scorevi.results.saving import save
 from scorevi.results.summary import summary_of
+from scorevi.results.table import SummaryTable
 from scorevi.results.target_of import target_of
 from scorevi.targets.isolated import Isolation
 from scorevi.trust.error_bars import ErrorBars, error_bars
 from scorevi.trust.examination import Restart
-from scorevi.trust.fresh_draws import DRAWS
+from scorevi.trust.fresh_draws import DRAWS, Fresh
 from scorevi.trust.verdict import Verdict
 
 
 @dataclass(eq=False, repr=False)
-class Fit:
+class Fit(Giving):
     """A fitted Gaussian, or mixture of them, and the story of the fit.
 
     Made by :func:`scorevi.fit` and :func:`scorevi.load`. A fit of which no update was ever made
@@ -77,7 +76,13 @@ class Fit:
     """Fits from other starts, where they were asked for."""
     verdict: Verdict | None = field(default=None, repr=False)
     """The last verdict of :meth:`check`, or the one that was saved; None if there is none."""
-    saved_summary: tuple[Summary, ...] = field(default=(), repr=False)
+    log_ratio: Array | None = field(default=None, repr=False)
+    """log p − log q at the fresh draws of that check; None where there is no log density."""
+    origin: Origin = field(default=Origin(), repr=False)
+    """What was asked, with what versions, of what model: by which the fit can be made again."""
+    fresh: Fresh | None = field(default=None, repr=False)
+    """The draws of the last check, while the fit is in memory."""
+    saved_summary: SummaryTable = field(default=SummaryTable(), repr=False)
     """The table as it was when the fit was saved; empty for a fit fresh from ``fit``."""
     saved_constrained: bool = field(default=False, repr=False)
     """Whether the parameters of a fit that was loaded have a scale of their own."""
@@ -148,8 +153,9 @@ class Fit:
             ``"parameters"`` for those alone; ``"all"`` also for what the model derives from them:
             Stan's transformed parameters and generated quantities, Deterministics of PyMC,
             deterministic sites of NumPyro; ``"everything"`` also for those of them that are log
-            likelihoods of single observations (Stan's ``log_lik``) or draws of data (what was
-            named ``predictive``). It means the same in all that gives draws.
+            likelihoods of single observations (Stan's ``log_lik``), and for draws of data (what was
+            named ``predictive``; observed variables of PyMC and NumPyro). It means the same in all
+            that gives draws.
 
         Examples
         --------
@@ -170,8 +176,11 @@ class Fit:
         return named(target, theta, include, seed)
 
     @cached_property
-    def summary(self) -> tuple[Summary, ...]:
-        """Mean, sd and 90 % interval of each variable on the constrained scale, by name.
+    def summary(self) -> SummaryTable:
+        """Mean, its error, sd and quantiles of each variable on the constrained scale, by name.
+
+        A tuple of rows that can be printed, shown in a notebook, asked by name and made a pandas
+        data frame; the errors are known once :meth:`check` was asked.
 
         Exact where the parameters are unconstrained; else from 10,000 draws of a fixed seed, or
         fewer where there are very many variables. Pointwise log likelihoods and what the model
@@ -203,7 +212,11 @@ class Fit:
         >>> verdict == "pass", verdict.reasons
         (True, ())
         """
-        self.verdict = examine(self, draws, modes, seed)
+        self.verdict, fresh = examine(self, draws, modes, seed)
+        self.fresh, self.log_ratio = kept(fresh), None if fresh is None else fresh.log_ratio
+        if self.target is not None and self.fresh is not None:
+            self.saved_summary = SummaryTable()
+            self.__dict__.pop("summary", None)  # now the errors of the means are known
         return self.verdict
 
     def error_bars(self, draws: int = DRAWS, seed: int = 0) -> ErrorBars:
@@ -250,26 +263,6 @@ class Fit:
             raise FitError(self.status.explain(), self)
         return self
 
-    def to_arviz(self, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
-        """Return draws as ArviZ takes them: InferenceData (0.x) or DataTree (1.x).
-
-        The arguments are those of :meth:`draws`; see :func:`scorevi.results.export.to_arviz`.
-        """
-        with protected(self) as fit:
-            return to_arviz(fit, size, seed, include)
-
-    def to_pandas(self, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
-        """Return draws as a pandas data frame: a row per draw, a column per entry.
-
-        The arguments are those of :meth:`draws`.
-        """
-        return to_pandas(self, size, seed, include)
-
-    def save(self, path: str | Path) -> Path:
-        """Write everything but the model's functions to a ``.npz`` file; returns its path."""
-        with protected(self) as fit:
-            return save(fit, path)
-
     @property
     def constrained(self) -> bool:
         """Whether the parameters have a scale of their own, apart from the unconstrained one."""
@@ -277,9 +270,6 @@ class Fit:
             return self.saved_constrained
         variables = self.target.variables
         return variables.constrain is not None or variables.derive is not None
-
-    def __repr__(self) -> str:
-        return f"<{one_line(self)}>"
 
     def __getstate__(self) -> dict[str, Any]:
         return state_of(self)

@@ -17,8 +17,10 @@ from scorevi.base.target import Parameter
 from scorevi.engine.quality import Quality
 from scorevi.families import FAMILIES, Approximation, Gaussian, Mixture, Nested
 from scorevi.results.fit import Fit
+from scorevi.results.origin import Origin
 from scorevi.results.parts import Summary, Trace
 from scorevi.results.saving import FORMAT, fingerprint
+from scorevi.results.table import SummaryTable
 from scorevi.targets import as_target
 from scorevi.trust.examination import Restart
 from scorevi.trust.verdict import Reason, Verdict
@@ -113,6 +115,15 @@ def _quality(meta: dict[str, Any], trace: Trace) -> Quality:
     return Quality(elbo, fisher=fisher)
 
 
+def _summary(arrays: dict[str, Any], meta: dict[str, Any]) -> SummaryTable:
+    """Return the table of a file; none where an old one has less than can be computed anew."""
+    rows = [Summary(*row) for row in meta["summary"]]
+    quantiles = arrays.get("quantiles")
+    if quantiles is None and not meta["constrained"]:
+        return SummaryTable()
+    return SummaryTable(rows, quantiles)
+
+
 def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
     trace = Trace(*(arrays[f"trace_{name}"] for name in Trace._fields))
     examples = [
@@ -146,7 +157,7 @@ def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:
             )
         ),
         saved_constrained=meta["constrained"],
-        saved_summary=tuple(Summary(*row) for row in meta["summary"])
-        if meta["constrained"]
-        else (),
+        saved_summary=_summary(arrays, meta),
+        log_ratio=arrays.get("log_ratio"),
+        origin=Origin(**meta.get("origin", {})),
     )

@@ -53,3 +53,11 @@ class Summary(NamedTuple):
     """The 5 % quantile."""
     upper: float
     """The 95 % quantile."""
+    lower_quarter: float | None = None
+    """The 25 % quantile."""
+    median: float | None = None
+    upper_quarter: float | None = None
+    """The 75 % quantile."""
+    error: float | None = None
+    """How far the mean may be from that of the best Gaussian, or mixture: root mean square, from
+    the scores at the fresh draws of :meth:`scorevi.Fit.check`. None where that was not asked."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from scorevi.results.parts import Summary
+from scorevi.results.saving import known_summary
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
@@ -17,13 +16,10 @@ def state_of(fit: Fit) -> dict[str, Any]:
     known = {
         name: value for name, value in fit.__dict__.items() if name not in ("summary", "labels")
     }
-    summary: tuple[Summary, ...] = ()
-    if fit.constrained and fit.num_updates:
-        with contextlib.suppress(ValueError):  # a faulty `constrain` must not stand in the way
-            summary = fit.summary
     return known | {
         "target": None,
-        "saved_summary": summary,
+        "fresh": None,
+        "saved_summary": known_summary(fit),
         "saved_constrained": fit.constrained,
         "saved_labels": fit.labels,
     }

@@ -14,7 +14,7 @@ from scorevi.base.evaluate import Evaluator
 from scorevi.base.files import check_folder, why, write_arrays
 from scorevi.base.target import Target
 from scorevi.families import FAMILIES, Family
-from scorevi.results.parts import Summary
+from scorevi.results.table import SummaryTable
 from scorevi.trust.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def save(fit: Fit, path: str | Path) -> Path:
     if path.suffix != ".npz":
         path = check_folder(path.with_name(path.name + ".npz"))
     parts: list[Any] = []
+    table = known_summary(fit)
     meta = {
         "format": FORMAT,
         "q": encode(fit.q, FAMILIES, parts),
@@ -45,16 +46,19 @@ def save(fit: Fit, path: str | Path) -> Path:
         "bad_scores": dict(fit.bad_scores.counts),
         "bad_examples": [[bad.cause, bad.detail] for bad in fit.bad_scores.examples],
         "notes": list(fit.notes),
-        "summary": [list(row) for row in _summary(fit)],
+        "summary": [list(row) for row in table],
         "quality": list(fit.quality),
         "verdict": None if fit.verdict is None else _plain(fit.verdict),
         "restarts": [[r.seed, r.status, r.elbo] for r in fit.restarts],
+        "origin": fit.origin._asdict(),
     }
     arrays: dict[str, Any] = {
         "meta": np.array(json.dumps(meta)),
         **{f"q_{number}": part for number, part in enumerate(parts)},
         "fingerprint": np.empty(0) if fit.target is None else fingerprint(fit.q, fit.target),
         "bad_points": np.array([bad.point for bad in fit.bad_scores.examples]),
+        "quantiles": table.quantiles,
+        **({} if fit.log_ratio is None else {"log_ratio": fit.log_ratio}),
         "restart_means": np.array([restart.mean for restart in fit.restarts]),
         "restart_sds": np.array([restart.sd for restart in fit.restarts]),
         **{f"trace_{name}": values for name, values in fit.trace._asdict().items()},
@@ -76,12 +80,12 @@ def fingerprint(q: Family, target: Target) -> Array:
         return np.asarray(q.pull(points, Evaluator(target)(points.theta).score)[0])
 
 
-def _summary(fit: Fit) -> tuple[Summary, ...]:
+def known_summary(fit: Fit) -> SummaryTable:
     """Return the table, or none: a faulty ``constrain`` must not stand in the way of saving."""
     try:
-        return fit.summary if fit.num_updates else ()
+        return fit.summary if fit.num_updates else SummaryTable()
     except ValueError:
-        return ()
+        return SummaryTable()
 
 
 def _plain(verdict: Verdict) -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.families import Mixture, Nested
+from scorevi.families import Approximation, Mixture, Nested
 
 _APART = 0.5
 """The share of a parameter's variance that is between the components, for them to lie along it."""
@@ -20,11 +20,12 @@ def between(q: Mixture) -> Array:
     return np.asarray(q.weights @ (means - q.mean) ** 2 / q.sd**2)
 
 
-def found_in(q: Mixture | Nested, labels: Sequence[str]) -> str:
-    """Say how many components there are, and which parameters tell them apart."""
+def found_in(q: Approximation, labels: Sequence[str]) -> str:
+    """Say what q is made of, and which parameters tell its parts apart; empty for one Gaussian."""
     if isinstance(q, Nested):
-        names = ", ".join(labels[j] for j in q.scales)
-        return f"Gaussian given {names}"
+        return f"Gaussian given {', '.join(labels[j] for j in q.scales)}"
+    if not isinstance(q, Mixture) or len(q.components) < 2:
+        return ""
     share = between(q)
     along = [int(j) for j in np.argsort(-share)[:_MOST_NAMES] if share[j] > _APART]
     count = f"{len(q.components)} components"

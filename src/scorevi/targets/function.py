@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from scorevi.base.arrays import Array, as_count
+from scorevi.base.source import source_of
 from scorevi.base.target import (
     Evaluation,
     Failure,
@@ -99,7 +100,8 @@ def from_function(
     **variables
         More, as in :class:`scorevi.targets.Variables`: ``unconstrain``, from a dict of values on
         that scale to one point (dim,), for starts by name; and for ArviZ ``log_likelihood``,
-        ``observed``, ``predictive``, ``dims``, ``coords``.
+        ``observed``, ``predictive``, ``predict``, ``dims``, ``coords``; and for reports ``source``,
+        the model as text, which is that of the functions if left out.
 
     Examples
     --------
@@ -114,6 +116,7 @@ def from_function(
             continue
         if not callable(function):
             raise ValueError(f"`{name}` must be a function; got {type(function).__name__}.")
+    variables.setdefault("source", source_of(score, log_density))
     named = Variables(constrain=constrain, **variables)
     parameters = parse_names(names, dim)
     if constrain is not None and named.unconstrain is not None:

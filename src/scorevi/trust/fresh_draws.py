@@ -35,6 +35,11 @@ class Fresh(NamedTuple):
         return Draws(self.theta, self.score, self.log_ratio + self.log_q, self.log_q)
 
 
+def first(fresh: Fresh, size: int) -> Fresh:
+    """Return the first draws alone."""
+    return Fresh(*(None if column is None else column[:size] for column in fresh))  # type: ignore[arg-type]
+
+
 def draw(q: Approximation, size: int, seed: int, evaluator: Evaluator, *, after: int = 0) -> Fresh:
     """Draw from q and evaluate; ``after`` so many draws of the same seed."""
     noise = stream(seed, CHECK).standard_normal((after + size, q.noise_width))[after:]

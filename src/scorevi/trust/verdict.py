@@ -5,6 +5,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from scorevi.base.html import card, list_html, note
+
+_MEANING = {
+    "pass": "Nothing that was looked at speaks against this fit.",
+    "warn": "Usable with care: something speaks against this fit.",
+    "undecided": "Usable with care: what was looked at does not decide.",
+    "fail": "Do not rely on this fit: what was looked at says that it is wrong.",
+}
+
 
 class Reason(NamedTuple):
     """One piece of evidence."""
@@ -55,12 +64,29 @@ class Verdict(str):
         """Whether it is not a failure."""
         return self != "fail"
 
+    @property
+    def meaning(self) -> str:
+        """What it means, in a sentence."""
+        return _MEANING[str(self)]
+
+    @property
+    def figures(self) -> str:
+        """What it rests on, in figures."""
+        cost = f"{self.num_evaluations} evaluations"
+        return (
+            cost if math.isnan(self.khat) else f"k-hat {self.khat:.2f}, ESS {self.ess:.0%}, {cost}"
+        )
+
     def explain(self) -> str:
         """Return the verdict and its reasons with advice, a line each."""
         figures = "" if math.isnan(self.khat) else f" (k-hat {self.khat:.2f}, ESS {self.ess:.0%})"
         lines = [f"{self}{figures}, for {self.num_evaluations} evaluations"]
         lines += [f"- {reason.text}. {reason.advice}" for reason in self.reasons]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        reasons = list_html(f"{reason.text}. {reason.advice}" for reason in self.reasons)
+        return card(str(self), self.meaning, reasons, note(self.figures))
 
     def __reduce__(self) -> tuple[type[Verdict], tuple[object, ...]]:
         return Verdict, (self.reasons, self.khat, self.ess, self.num_evaluations)

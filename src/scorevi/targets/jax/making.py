@@ -9,6 +9,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.extras import require
+from scorevi.base.source import source_of
 from scorevi.base.target import Names, Parameter, check_distinct, check_early
 from scorevi.base.variables import Constrain, Derive, Variables
 from scorevi.targets.jax.pieces import in_pieces
@@ -75,6 +76,7 @@ def from_jax(
         "derive": derive,
         "log_likelihood": log_likelihood,
     }
+    variables.setdefault("source", source_of(log_density))
     unwrapped = Variables(**functions, **variables)  # names what is no function
     with jax.enable_x64(True):
         parameters, unravel = structure_of(jax, dim_or_example, names)

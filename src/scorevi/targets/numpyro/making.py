@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from scorevi.base.extras import require
+from scorevi.base.source import source_of
 from scorevi.targets.jax import JaxTarget, from_jax
 from scorevi.targets.jax.pytrees import path_name
+from scorevi.targets.numpyro.predicting import Predicting, drawn_like
 from scorevi.targets.numpyro.sites import (
     Site,
     Structure,
@@ -131,6 +133,12 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
                 (name, at[name]["fn"].log_prob(at[name]["value"])) for name in observed
             )
 
+        @_alone
+        def draw_data(named: Any, key: Any) -> Any:
+            anew = numpyro.handlers.seed(numpyro.handlers.uncondition(model), key)
+            at = trace(substitute(anew, data=named))
+            return drawn_like(jax, at, {name: y.shape for name, y in observed.items()}, key)
+
         def unconstrain(named: dict[str, Any]) -> Any:
             # Values that are no good are found by what comes of them, and named.
             with jax.enable_x64(True), numpyro.validation_enabled(False):
@@ -145,6 +153,7 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
             log_likelihood=log_likelihood if observed else None,
             observed=observed,
             dims=dims,
+            source=source_of(model),
         )
 
         if not said:
@@ -159,7 +168,8 @@ def from_numpyro(model: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Jax
     constrain = target.variables.constrain
     assert constrain is not None
     inverse = Inverse(unconstrain, constrain, target.parameters)
-    named = dataclasses.replace(target.variables, unconstrain=inverse)
+    predict = Predicting(constrain, draw_data) if observed else None
+    named = dataclasses.replace(target.variables, unconstrain=inverse, predict=predict)
     return dataclasses.replace(target, variables=named)
 
 

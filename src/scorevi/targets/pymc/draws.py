@@ -24,21 +24,40 @@ def named_variables(graph: Graph, parameters: tuple[Parameter, ...]) -> Variable
     """Return the model's names and scales: its variables, log likelihood, data, dims and coords."""
     model = graph.model
     free, deterministic, observed = model.free_RVs, model.deterministics, model.observed_RVs
-    derive = log_likelihood = None
+    derive = log_likelihood = predict = None
     if deterministic:
         derive = _Draws.of(graph, deterministic, model.replace_rvs_by_values(deterministic))
     if observed:
         log_likelihood = _Draws.of(graph, observed, model.logp(vars=observed, sum=False))
+        predict = _Draws.of(graph, observed, _given_parameters(model))
     constrain = _Draws.of(graph, free, model.replace_rvs_by_values(free))
     return Variables(
         constrain=constrain,
         unconstrain=Inverse(_Unconstrain(model), constrain, parameters),
         derive=derive,
         log_likelihood=log_likelihood,
+        predict=predict,
         observed=_observed(graph),
         dims=_dims(model),
         coords={name: labels for name, labels in model.coords.items() if labels is not None},
+        source=_formulas(model),
     )
+
+
+def _given_parameters(model: Any) -> list[Any]:
+    """Return the observed variables as they are drawn, with the free ones at their values."""
+    values = model.replace_rvs_by_values(model.free_RVs)
+    replacements = dict(zip(model.free_RVs, values, strict=True))
+    graph = require("pytensor.graph")
+    return list(graph.clone_replace(model.observed_RVs, replacements, rebuild_strict=False))
+
+
+def _formulas(model: Any) -> str:
+    """Return the model as PyMC writes it, a line a variable; empty where it cannot."""
+    try:
+        return str(model.str_repr())
+    except Exception:  # of distributions of the user's own, for one
+        return ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -88,9 +89,9 @@ def from_stan(
     if isinstance(program, bridgestan.StanModel):
         if data is not None:
             raise ValueError("`data` must be left out for a StanModel, which has its data.")
-        model, name = program, Path(program.lib_path).name
+        model, name, code = program, Path(program.lib_path).name, ""
     else:
-        model, given, name = _load(program, data, include_paths, seed, progress)
+        model, given, name, code = _load(program, data, include_paths, seed, progress)
     if threads > 1 and not has_threads(model):
         raise ValueError(
             f"`threads` must be 1 for a library compiled without STAN_THREADS; got {threads}."
@@ -112,6 +113,7 @@ def from_stan(
         dims=dims or {},
         coords=coords or {},
     )
+    variables = dataclasses.replace(variables, source=code)
     return StanTarget(model, unconstrained(model), variables, threads, name)
 
 
@@ -121,8 +123,8 @@ def _load(
     include_paths: Sequence[str | os.PathLike[str]],
     seed: int,
     progress: bool | None,
-) -> tuple[Any, dict[str, Any], str]:
-    """Return the model, its data by name, and what the program is called."""
+) -> tuple[Any, dict[str, Any], str, str]:
+    """Return the model, its data by name, what the program is called, and its source if known."""
     if not isinstance(program, (str, os.PathLike)):
         raise ValueError(
             "`program` must be a path, the source of a Stan program or a bridgestan.StanModel; "
@@ -145,6 +147,8 @@ def _load(
         library = build(source, progress)
     try:
         model = load_model(library, text, seed)
-        return model, given, library.name if source is None else source.name
+        if source is None:
+            return model, given, library.name, ""
+        return model, given, source.name, source.code
     except RuntimeError as error:
         raise explain(error) from None
