@@ -15,7 +15,14 @@ from scorevi.results.fit import Fit
 from scorevi.results.loading import load
 from scorevi.results.parts import Trace
 from scorevi.solvers import BBVI, GSM, BaM, Replay
-from scorevi.targets import from_function, from_jax, from_numpyro, from_pymc, from_stan
+from scorevi.targets import (
+    from_function,
+    from_jax,
+    from_numpyro,
+    from_pymc,
+    from_shards,
+    from_stan,
+)
 from scorevi.targets.stan import compile_stan
 
 __all__ = [
@@ -39,6 +46,7 @@ __all__ = [
     "from_jax",
     "from_numpyro",
     "from_pymc",
+    "from_shards",
     "from_stan",
     "iterate",
     "load",

@@ -13,6 +13,7 @@ import numpy as np
 from scorevi.base.arrays import Seed, as_count, as_seconds, is_positive, seed_entropy
 from scorevi.base.progress import progress_bar
 from scorevi.base.status import FitError, warn_each_time
+from scorevi.base.target import opened
 from scorevi.engine.checkpoint import Keeping, open_checkpoint
 from scorevi.engine.restarts import Restarts
 from scorevi.engine.run import Run
@@ -270,9 +271,10 @@ def resolve(
 
 
 def _steps(run: Run, *rules: StopRule) -> Iterator[Step]:
-    for updates in run.updates(*rules):
-        for record in zip(*updates, strict=True):
-            yield Step(cast("Approximation", run.q), *record, info=run.info)
+    with opened(run.evaluator.target):
+        for updates in run.updates(*rules):
+            for record in zip(*updates, strict=True):
+                yield Step(cast("Approximation", run.q), *record, info=run.info)
     assert run.status is not None
     if not run.status.ok or (run.num_updates == 0 and run.status != "interrupted"):
         raise FitError(run.status.explain())
