@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from scorevi.base.extras import require
 
+T = TypeVar("T")
 _BY_VALUE = threading.Lock()
 """What cloudpickle sends by value is a setting of the whole process."""
 
@@ -44,6 +46,17 @@ def received(parcel: Sent) -> Any:
     # Arrays in double precision would be rounded on arrival otherwise.
     with require("jax").enable_x64(True) if parcel.jax else nullcontext():
         return cloudpickle.loads(parcel.content)
+
+
+@functools.lru_cache(maxsize=4)
+def arrived(parcel: Sent) -> Any:
+    """Return what was sent, the same in all tasks of this process: what it compiled is kept."""
+    return received(parcel)
+
+
+def same(thing: T) -> T:
+    """Return something as it is, as a task: many others can need it, and it can be run again."""
+    return thing
 
 
 @contextmanager

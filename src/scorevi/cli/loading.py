@@ -16,10 +16,13 @@ from scorevi.targets import Target, as_target, from_jax, from_stan
 _STAN_ENDINGS = (".stan", ".so", ".dylib")
 
 
-def load_target(text: str, dim: int | None = None, **stan: Any) -> Target:
+def load_target(
+    text: str, dim: int | None = None, *, by_value: bool = False, **stan: Any
+) -> Target:
     """Return the target that ``model.stan``, ``module:name`` or ``file.py:name`` stands for.
 
-    What else is given is for :func:`scorevi.from_stan`.
+    What else is given is for :func:`scorevi.from_stan`. What a file defines is sent to other
+    processes ``by_value`` where they may not have the file.
     """
     if Path(text).suffix in _STAN_ENDINGS:
         if dim is not None:
@@ -31,7 +34,7 @@ def load_target(text: str, dim: int | None = None, **stan: Any) -> Target:
     module_text, colon, name = text.rpartition(":")
     if not colon or not module_text or not name:
         raise ValueError(f"TARGET must be model.stan, module:name or file.py:name; got {text!r}.")
-    module = _import(module_text)
+    module = _import(module_text, by_value)
     thing: Any = module
     for part in name.split("."):
         if not hasattr(thing, part):
@@ -76,7 +79,7 @@ def _required_arguments(function: Any) -> int:
     return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
 
 
-def _import(text: str) -> ModuleType:
+def _import(text: str, by_value: bool) -> ModuleType:
     path = Path(text)
     if path.suffix == ".py":
         if not path.is_file():
@@ -87,6 +90,11 @@ def _import(text: str) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules.setdefault(path.stem, module)
         sys.path.insert(0, str(path.resolve().parent))
+        if by_value:
+            import cloudpickle
+
+            # Before it runs: it may pickle what it defines.
+            cloudpickle.register_pickle_by_value(module)
         spec.loader.exec_module(module)
         return module
     sys.path.insert(0, str(Path.cwd()))

@@ -58,7 +58,13 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
     worker: dict[str, Any] = {"cls": _Process, "options": {"worker_kwargs": _NANNY}}
     scheduler = {
         "cls": Scheduler,
-        "options": {"host": _HERE, "port": 0, "protocol": "tcp://", "dashboard": False},
+        "options": {
+            "host": _HERE,
+            "port": 0,
+            "protocol": "tcp://",
+            "dashboard": False,
+            "dashboard_address": f"{_HERE}:0",
+        },
     }
     # Shards stay where they are.
     with dask.config.set({"distributed.scheduler.work-stealing": False}):

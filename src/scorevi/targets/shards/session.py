@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from scorevi.base.arrays import Array
 from scorevi.base.cluster import gone, results_of, wait_for
 from scorevi.base.extras import require
+from scorevi.base.sending import same
 from scorevi.base.target import TargetLost
-from scorevi.targets.shards.worker import Part, Recipe, ShardError, build, evaluate, same
+from scorevi.targets.shards.worker import Part, Recipe, ShardError, build, evaluate
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -49,7 +50,6 @@ class Session:
         self._builders = builders
         self._name = uuid.uuid4().hex[:12]
         self._numbers = itertools.count()
-        self._places = _places(client)
         self._shards: list[Future] = [self._submit(builder) for builder in builders]
         self._retried(lambda: wait_for(client, self._shards))
 
@@ -95,28 +95,15 @@ class Session:
                 self._shards[index] = self._submit(self._builders[index])
 
     def _submit(self, builder: Builder) -> Future:
-        index = builder.recipe.number
         arguments = [self._future(argument) for argument in builder.arguments]
-        pinned: dict[str, Any] = {}
-        if self._places and not arguments:
-            # In turn, so that each has as many as the others; elsewhere where one is lost.
-            place = self._places[index % len(self._places)]
-            pinned = {"workers": [place], "allow_other_workers": True}
         key = f"scorevi-shard-{self._name}{next(self._numbers):08x}"
-        return self._client.submit(build, builder.recipe, *arguments, key=key, pure=False, **pinned)
+        return self._client.submit(build, builder.recipe, *arguments, key=key, pure=False)
 
     def _future(self, argument: Any) -> Any:
         """Return an argument as the client takes it: what is delayed is begun."""
         if hasattr(argument, "__dask_graph__"):
             return self._client.compute(argument)
         return argument
-
-
-def _places(client: Client) -> list[str]:
-    """Return the addresses of the workers, each as often as it has threads, in turn."""
-    threads = client.nthreads()
-    most = max(threads.values(), default=0)
-    return [where for turn in range(most) for where in sorted(threads) if threads[where] > turn]
 
 
 def _too_often(error: Exception) -> str:

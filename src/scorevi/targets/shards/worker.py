@@ -13,11 +13,9 @@ from scorevi._version import __version__
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.sending import Sent, received
-from scorevi.base.target import Evaluation, Target, is_thread_safe
+from scorevi.base.target import Evaluation, Target
+from scorevi.base.threads import taking_turns
 from scorevi.targets.taking import as_target
-
-_ONE_AT_A_TIME = threading.Lock()
-"""For targets that threads of one worker must not evaluate at once."""
 
 
 class Recipe(NamedTuple):
@@ -89,18 +87,9 @@ def evaluate(shard: Shard, theta: Array) -> Part:
     began = time.perf_counter()
     # As the user's functions may write to it; what Dask hands out is read-only.
     theta = np.array(theta, dtype=np.float64)
-    with np.errstate(all="ignore"):
-        if is_thread_safe(target):
-            found = Evaluator(target)(theta)
-        else:
-            with _ONE_AT_A_TIME:
-                found = Evaluator(target)(theta)
+    with np.errstate(all="ignore"), taking_turns(target):
+        found = Evaluator(target)(theta)
     return Part(found, _address(), time.perf_counter() - began)
-
-
-def same(theta: Array) -> Array:
-    """Return points, as a task that can be run again where they are lost."""
-    return theta
 
 
 def _build(recipe: Recipe, arguments: tuple[Any, ...]) -> Target:

@@ -1,0 +1,46 @@
+"""The command line on a cluster: ``--scheduler``."""
+
+import json
+
+import pytest
+
+pytest.importorskip("distributed")
+
+from clusters import deployed
+from command import run
+
+pytestmark = [pytest.mark.dask, pytest.mark.slow]
+
+MODEL = """
+import functools
+import numpy as np
+import scorevi
+
+def shard(mean):
+    return scorevi.Gaussian.from_moments([mean, 0.0], np.eye(2))
+
+target = scorevi.from_shards([functools.partial(shard, m) for m in (1.0, 4.0)], 2, names=["a", "b"])
+alone = scorevi.Gaussian.from_moments([2.0, 0.0], np.eye(2))
+"""
+
+
+def test_shards_and_restarts_on_a_scheduler(tmp_path):
+    # The worker does not see the file: what it defines is sent along.
+    model, away = tmp_path / "model", tmp_path / "away"
+    model.mkdir()
+    away.mkdir()
+    (model / "sums.py").write_text(MODEL)
+    with deployed(away) as (address, _):
+        scheduler = ("--scheduler", address)
+        result = run(model, "fit", "sums.py:target", *scheduler, "--json", "--out", "fit.npz")
+        assert result.returncode == 0, result.stderr
+        told = json.loads(result.stdout)
+        assert told["status"] == "converged"
+        assert (model / "fit.npz").exists()
+        means = {row["name"]: row["mean"] for row in told["parameters"]}
+        assert means["a"] == pytest.approx(2.5)
+        again = run(model, "fit", "sums.py:alone", *scheduler, "--restarts", 2, "--json")
+        assert again.returncode == 0, again.stderr
+        refused = run(model, "fit", "sums.py:alone", *scheduler)
+    assert refused.returncode == 2
+    assert "--scheduler must be left out, unless the target is made by" in refused.stderr
