@@ -11,6 +11,7 @@ from scorevi._version import __version__
 from scorevi.base.status import FitError, FitWarning, Status
 from scorevi.families import Gaussian, Mixture
 from scorevi.fit import Step, fit, iterate
+from scorevi.many import Fits, fit_many
 from scorevi.results.fit import Fit
 from scorevi.results.loading import load
 from scorevi.results.parts import Trace
@@ -32,6 +33,7 @@ __all__ = [
     "Fit",
     "FitError",
     "FitWarning",
+    "Fits",
     "Gaussian",
     "Mixture",
     "Replay",
@@ -42,6 +44,7 @@ __all__ = [
     "compile_stan",
     "examples",
     "fit",
+    "fit_many",
     "from_function",
     "from_jax",
     "from_numpyro",

@@ -61,7 +61,9 @@ def progress_bar(total: int | None, wanted: bool | None) -> Iterator[Show]:
 
 
 @contextmanager
-def runs_bar(wanted: bool | None) -> Iterator[Callable[[int, int], None]]:
+def runs_bar(
+    wanted: bool | None, doing: str = "studying", what: str = "runs"
+) -> Iterator[Callable[[int, int], None]]:
     """Open a bar on standard error that counts runs; yields what to call with done and all."""
     console = _console(wanted)
     if console is None:
@@ -77,10 +79,10 @@ def runs_bar(wanted: bool | None) -> Iterator[Callable[[int, int], None]]:
     )
 
     columns = (
-        TextColumn("studying"),
+        TextColumn(doing),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("runs"),
+        TextColumn(what),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

@@ -23,21 +23,32 @@ def wait_for(client: Client, futures: Sequence[Future]) -> None:
 
     Raises :class:`TargetLost` where there is no scheduler any more, or no worker comes.
     """
+    for future in _ended(client, futures, "ALL_COMPLETED"):
+        if future.status != "finished":
+            future.result()
+
+
+def first_of(client: Client, futures: Sequence[Future]) -> list[Future]:
+    """Return the tasks that have ended, as soon as one has, however that went.
+
+    Raises :class:`TargetLost` as :func:`wait_for` does.
+    """
+    return _ended(client, futures, "FIRST_COMPLETED")
+
+
+def _ended(client: Client, futures: Sequence[Future], enough: str) -> list[Future]:
     distributed = require("distributed")
     alone = Alone(client)
     while True:
         try:
             with client.as_current():
-                distributed.wait(list(futures), timeout=_LOOK_SECONDS)
+                found = distributed.wait(list(futures), _LOOK_SECONDS, return_when=enough)
         except distributed.TimeoutError:
             alone.look()
             continue
         if client.status != "running":
             raise gone(client)
-        for future in futures:
-            if future.status != "finished":
-                future.result()
-        return
+        return list(found.done)
 
 
 def results_of(client: Client, futures: Sequence[Future]) -> list[Any]:
