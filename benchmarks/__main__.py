@@ -14,10 +14,12 @@ from benchmarks import (  # noqa: E402
     faults,
     gsm,
     hierarchies,
+    many,
     numpyro,
     nuts,
     own_time,
     pymc,
+    shards,
     solvers,
     stan,
     stopping,
@@ -45,6 +47,10 @@ BENCHMARKS = {
     "stan-compile": stan.compiling,
     "numpyro": numpyro.overhead,
     "pymc": pymc.pymc_overhead,
+    "shards": shards.shards,
+    "shards-overhead": shards.overhead,
+    "many-fits": many.many_fits,
+    "restarts": many.restarts,
 }
 
 
