@@ -53,7 +53,7 @@ def test_each_is_what_a_fit_of_its_own_is(client, notes):
     fits = scorevi.fit_many(factory, seeds=6, client=client, check=True, tolerance=0.05)
     assert len(fits) == 6
     assert not fits.failures
-    for seed, fit in fits.items():
+    for seed, fit in fits.made():
         alone = scorevi.fit(factory(seed), seed=seed, tolerance=0.05)
         assert np.array_equal(fit.mean, alone.mean)
         assert fit.verdict == "pass"
@@ -102,7 +102,7 @@ def test_one_that_fails_does_not_touch_the_others(client, tmp_path):
     assert fits[2].status == "bad-scores"  # a fit that ended badly is one that was made
     with pytest.raises(scorevi.FitError, match=r"Fit 1, seed 1: KeyError: 'no data for 1'"):
         fits[1]
-    assert [seed for seed, _ in fits.items()] == [0, 2, 3]
+    assert [seed for seed, _ in fits.made()] == [0, 2, 3]
     # Who failed is tried again.
     assert scorevi.fit_many(factory, seeds=4, client=client, out=out).failures == fits.failures
 
@@ -121,7 +121,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(client, notes, tmp_path):
     assert not fits.failures
     assert (notes / "3-died").exists()
     assert not set(pids) <= set(worker_pids(client))
-    for seed, fit in fits.items():
+    for seed, fit in fits.made():
         assert np.array_equal(fit.mean, scorevi.fit(factory(seed), seed=seed).mean)
 
 
@@ -135,7 +135,7 @@ def test_one_that_kills_its_worker_each_time_is_given_up_alone():
     fits = scorevi.fit_many(deadly, seeds=3, processes=2)
     assert list(fits.failures) == [1]
     assert fits.failures[1].startswith("KilledWorker")
-    assert [seed for seed, _ in fits.items()] == [0, 2]
+    assert [seed for seed, _ in fits.made()] == [0, 2]
     wait_until(lambda: descendants() <= before, "the processes to end")
 
 
@@ -182,7 +182,7 @@ def test_a_log_density_of_data_is_compiled_once_in_each_process(client, notes):
     pytest.importorskip("jax")
     fits = scorevi.fit_many(_traced(notes), seeds=12, client=client)
     assert not fits.failures
-    for seed, fit in fits.items():
+    for seed, fit in fits.made():
         np.testing.assert_allclose(fit.mean, seed + np.arange(3.0), atol=1e-8)
     told = [tuple(map(int, path.name.split("-"))) for path in notes.iterdir()]
     assert len({pid for pid, _, _ in told}) == 2

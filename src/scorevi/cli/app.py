@@ -12,6 +12,7 @@ from scorevi._version import __version__
 from scorevi.base.status import FitWarning
 from scorevi.cli.commands import compile_, demo, show
 from scorevi.cli.fit import fit
+from scorevi.cli.many import many
 from scorevi.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, as_options
 from scorevi.cli.study import study
 from scorevi.targets.stan import CompileError
@@ -37,7 +38,7 @@ The paper:    scorevi study all --quick
 
 
 @click.group(
-    commands=[compile_, demo, fit, show, study],
+    commands=[compile_, demo, fit, many, show, study],
     help=_HELP,
     epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -31,17 +31,7 @@ def load_target(
     for option in ("data", "include_paths", "observed", "predictive"):
         if stan.get(option):
             raise ValueError(f"`{option}` is for a Stan program; got {text}.")
-    module_text, colon, name = text.rpartition(":")
-    if not colon or not module_text or not name:
-        raise ValueError(f"TARGET must be model.stan, module:name or file.py:name; got {text!r}.")
-    module = _import(module_text, by_value)
-    thing: Any = module
-    for part in name.split("."):
-        if not hasattr(thing, part):
-            public = [key for key in vars(module) if not key.startswith("_")]
-            known = ", ".join(public[:12]) or "nothing"
-            raise ValueError(f"{module_text} has no {name!r}; it has {known}.")
-        thing = getattr(thing, part)
+    thing = _named(text, by_value)
     if dim is not None:
         if not callable(thing):
             raise ValueError(f"--dim is for a log density; {text} is not a function.")
@@ -57,6 +47,31 @@ def load_target(
             )
         thing = thing()
     return as_target(thing)
+
+
+def load_function(text: str, *, by_value: bool = False) -> Any:
+    """Return the function that ``module:name`` or ``file.py:name`` stands for."""
+    function = _named(text, by_value, "FACTORY")
+    if not callable(function):
+        raise ValueError(f"FACTORY must be a function; {text} is {type(function).__name__}.")
+    return function
+
+
+def _named(text: str, by_value: bool, argument: str = "TARGET") -> Any:
+    """Return what a module or file has under a name."""
+    module_text, colon, name = text.rpartition(":")
+    if not colon or not module_text or not name:
+        kinds = "model.stan, module:name" if argument == "TARGET" else "module:name"
+        raise ValueError(f"{argument} must be {kinds} or file.py:name; got {text!r}.")
+    module = _import(module_text, by_value)
+    thing: Any = module
+    for part in name.split("."):
+        if not hasattr(thing, part):
+            public = [key for key in vars(module) if not key.startswith("_")]
+            known = ", ".join(public[:12]) or "nothing"
+            raise ValueError(f"{module_text} has no {name!r}; it has {known}.")
+        thing = getattr(thing, part)
+    return thing
 
 
 def load_point(text: str | None, ways: tuple[str, ...]) -> str | Array | None:

@@ -48,7 +48,7 @@ class Fits:
             return fit
         return dataclasses.replace(fit, target=self.targets[place])
 
-    def items(self) -> Iterator[tuple[int, Fit]]:
+    def made(self) -> Iterator[tuple[int, Fit]]:
         """Return the seed and the fit of all that did not fail, one after the other."""
         for place in sorted(self.places):
             yield self.seeds[place], self[place]

@@ -85,7 +85,7 @@ def fit_many(
     >>> def factory(seed):
     ...     return scorevi.Gaussian.from_moments([float(seed)], [[2.0]])
     >>> fits = scorevi.fit_many(factory, seeds=[1, 2, 3], processes=1)
-    >>> fits, [fit.mean.round(6).tolist() for _, fit in fits.items()]
+    >>> fits, [fit.mean.round(6).tolist() for _, fit in fits.made()]
     (<3 fits: 3 made>, [[1.0], [2.0], [3.0]])
     """
     unknown = sorted(set(options) - set(_OPTIONS))
