@@ -96,32 +96,37 @@ def shards() -> None:
 
 
 def equal() -> None:
-    """Print the difference to the fit in one process, and to that with a worker killed."""
-    alone = _elsewhere("alone", ROWS)
+    """Print the difference to the fit in one process, and to that with a worker killed.
+
+    In one process the sum is taken in the order of the shards, and over all rows at once: to round
+    otherwise may lead a search for a start, and with it the draws, another way.
+    """
+    print("| fit | gradients | steps | seconds | largest difference of mean, covariance |")
+    print("|---|---|---|---|---|")
+    alone = _elsewhere("alone", ROWS, SHARDS)
+    print(f"| one process | {alone['gradients']} | | {alone['seconds']:.0f} | |", flush=True)
+    fits = {}
     with connected(None, WORKERS) as client:
 
         def kill() -> None:
             os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
 
-        print("| fit | gradients | seconds | largest difference of mean, covariance |")
-        print("|---|---|---|---|")
-        print(f"| one process | {alone['gradients']} | {alone['seconds']:.0f} | |", flush=True)
-        fits = {}
         for name, prior in {"shards": Prior(), "a worker killed": Prior(20, kill)}.items():
             begin = time.perf_counter()
             fit = fits[name] = scorevi.fit(sharded(ROWS, prior=prior, client=client), seed=1)
             seconds = time.perf_counter() - begin
-            off = np.abs(fit.mean - alone["mean"]).max()
-            spread = np.abs(fit.covariance - np.array(alone["covariance"])).max()
-            print(
-                f"| {name} | {fit.num_gradients} | {seconds:.0f} | {off:.1e}, {spread:.1e} |",
-                flush=True,
-            )
-    first, second = fits.values()
-    same = np.array_equal(first.q.mean, second.q.mean) and np.array_equal(
-        first.q.factor, second.q.factor
-    )
-    print(f"\nto the last bit the same with a worker killed: {same}\n")
+            _compared(name, fit.num_gradients, prior.count, seconds, fit, alone)
+    other = _elsewhere("alone", ROWS, 1)
+    _compared("one process, one sum", other["gradients"], "", other["seconds"], other, alone)
+    first, second = (np.concatenate([fit.q.mean, *fit.q.factor]) for fit in fits.values())
+    print(f"\nto the last bit the same with a worker killed: {np.array_equal(first, second)}\n")
+
+
+def _compared(name: str, gradients: int, steps: Any, seconds: float, fit: Any, alone: Any) -> None:
+    found = fit if isinstance(fit, dict) else {"mean": fit.mean, "covariance": fit.covariance}
+    off = [np.abs(np.array(found[key]) - alone[key]).max() for key in ("mean", "covariance")]
+    told = name, gradients, steps, seconds, *off
+    print("| {} | {} | {} | {:.0f} | {:.1e}, {:.1e} |".format(*told), flush=True)
 
 
 def memory() -> None:
@@ -208,13 +213,16 @@ def _elsewhere(what: str, *numbers: int) -> dict[str, Any]:
     return found
 
 
-def _alone(rows: int) -> dict[str, Any]:
-    data = likelihood([observations(number, rows // SHARDS) for number in range(SHARDS)])
-    prior = scorevi.Gaussian.standard(DIM)
+def _alone(rows: int, sums: int) -> dict[str, Any]:
+    """Fit in this process, with the data in so many sums."""
+    parts = [observations(number, rows // SHARDS) for number in range(SHARDS)]
+    size = SHARDS // sums
+    terms: list[Any] = [scorevi.Gaussian.standard(DIM)]
+    terms += [likelihood(parts[first : first + size]) for first in range(0, SHARDS, size)]
     target = scorevi.from_function(
-        lambda beta: data.score(beta) + prior.score(beta),
+        lambda beta: functools.reduce(np.add, [term.score(beta) for term in terms]),
         DIM,
-        lambda beta: data.log_density(beta) + prior.log_density(beta),
+        lambda beta: functools.reduce(np.add, [term.log_density(beta) for term in terms]),
         batched=True,
     )
     begin = time.perf_counter()

@@ -4,9 +4,9 @@
     python examples/sbc.py --scheduler tcp://10.0.0.1:8786
 
 Draw parameters from the prior and data given them, fit, and count how many of 99 draws from the
-posterior lie below the parameter that the data came from. Where the fit is the posterior, that rank
-is uniform on 0, ..., 99 (Talts, Betancourt, Simpson, Vehtari and Gelman, arXiv 1804.06788). The model
-is a linear regression with known noise, whose posterior is Gaussian, so that it must be.
+posterior lie below the parameter that the data came from. Where the fit is the posterior, that
+rank is uniform on 0, ..., 99 (Talts, Betancourt, Simpson, Vehtari and Gelman, arXiv 1804.06788).
+The model is a linear regression with known noise, whose posterior is Gaussian, so that it must be.
 
 The ranks of each parameter go into 20 bins and their χ² against uniform is compared with its
 quantile; for all parameters together the test raises a false alarm once in a thousand times.

@@ -72,7 +72,7 @@ def main() -> None:
             print(fit.check().explain())
             print(f"{arguments.files * arguments.rows:,} rows, {time.perf_counter() - began:.1f} s")
         for row in fit.summary:
-            print(row)
+            print(f"{row.name}  {row.mean:7.4f} +- {row.sd:.4f}")
 
 
 if __name__ == "__main__":
