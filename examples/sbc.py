@@ -72,7 +72,7 @@ def picture(ranks: np.ndarray, path: Path) -> None:
     low, high = stats.binom.interval(1 - 0.01 / BINS, len(ranks), 1 / BINS)
     for number, axes in enumerate(figure.subplots(1, DIM, sharey=True)):
         axes.axhspan(low, high, color="0.88", zorder=0)
-        axes.hist(ranks[:, number], BINS, (0, DRAWS + 1), color="tab:blue", rwidth=0.9)
+        axes.hist(ranks[:, number], BINS, range=(0, DRAWS + 1), color="tab:blue", rwidth=0.9)
         axes.set(xlabel=f"rank of slope[{number}] among {DRAWS} draws", ylim=(0, None))
     figure.suptitle(f"{len(ranks)} data sets of a conjugate regression", fontsize=10)
     figure.savefig(path, dpi=150)

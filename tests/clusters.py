@@ -106,13 +106,16 @@ def is_alive(pid):
         return False
 
 
-def descendants(pid=None):
-    """Return the processes that a process, or this one, has started, but for those of Python."""
-    return {
-        child.pid
-        for child in psutil.Process(pid).children(recursive=True)
-        if "resource_tracker" not in " ".join(child.cmdline())
-    }
+def children():
+    """Return the processes that this one has started itself; a nanny is, its worker is not."""
+    return {child.pid for child in psutil.Process().children()}
+
+
+def family(pids):
+    """Return processes with all that they have started."""
+    return {child.pid for pid in pids for child in psutil.Process(pid).children(recursive=True)} | (
+        set(pids)
+    )
 
 
 def assert_same(one, other):

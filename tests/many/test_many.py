@@ -12,7 +12,7 @@ import scorevi
 
 pytest.importorskip("distributed")
 
-from clusters import DIM, descendants, is_alive, kill, likelihood, observations, worker_pids
+from clusters import DIM, children, family, is_alive, kill, likelihood, observations, worker_pids
 from waiting import wait_until
 
 from scorevi.base.cluster import connected
@@ -125,18 +125,16 @@ def test_a_worker_killed_in_the_middle_loses_nothing(client, notes, tmp_path):
         assert np.array_equal(fit.mean, scorevi.fit(factory(seed), seed=seed).mean)
 
 
-def test_one_that_kills_its_worker_each_time_is_given_up_alone():
+def test_one_that_kills_its_worker_each_time_is_given_up_alone(client):
     def deadly(seed):
         if seed == 1:
             os.kill(os.getpid(), 9)
         return scorevi.Gaussian.standard(2)
 
-    before = descendants()
-    fits = scorevi.fit_many(deadly, seeds=3, processes=2)
+    fits = scorevi.fit_many(deadly, seeds=3, client=client)
     assert list(fits.failures) == [1]
     assert fits.failures[1].startswith("KilledWorker")
     assert [seed for seed, _ in fits.made()] == [0, 2]
-    wait_until(lambda: descendants() <= before, "the processes to end")
 
 
 SCRIPT = """
@@ -163,17 +161,18 @@ def test_a_script_that_is_killed_goes_on_and_leaves_no_process_behind(notes, tmp
     )
     fits = tmp_path / "fits"
     with process:
-        wait_until(lambda: len(list(fits.glob("seed-*"))) >= 20, "some fits", process)
-        begun = descendants(process.pid)
+        wait_until(lambda: len(list(fits.glob("seed-*"))) >= 8, "some fits", process)
+        begun = family([process.pid])
         kill(process.pid)
     wait_until(lambda: not any(map(is_alive, begun)), "the cluster to end")
     done = sorted(int(path.stem.partition("-")[2]) for path in fits.glob("seed-*.npz"))
-    assert 20 <= len(done) < 400
-    before = made(notes)
-    found = scorevi.fit_many(noting(notes), seeds=60, processes=2, out=fits)
+    assert 8 <= len(done) < 400
+    before, ours = made(notes), children()
+    found = scorevi.fit_many(noting(notes), seeds=20, processes=2, out=fits)
+    assert children() == ours
     again = [seed for seed in done if made(notes).count(seed) > before.count(seed)]
     assert again == []
-    assert found.num_computed == 60 - sum(seed < 60 for seed in done)
+    assert found.num_computed == 20 - sum(seed < 20 for seed in done)
     assert not found.failures
 
 

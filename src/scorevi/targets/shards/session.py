@@ -50,6 +50,7 @@ class Session:
         self._builders = builders
         self._name = uuid.uuid4().hex[:12]
         self._numbers = itertools.count()
+        self._last: list[Future] = []
         self._shards: list[Future] = [self._submit(builder) for builder in builders]
         self._retried(lambda: wait_for(client, self._shards))
 
@@ -69,6 +70,9 @@ class Session:
             key=[(name, index) for index in range(len(self._shards))],
             pure=False,
         )
+        # Those of the last step are let go of now. Dask says so in a message of its own, and lets
+        # the next one wait for 10 ms: that must not be the next step's.
+        self._last = futures
         return results_of(self._client, futures)
 
     def _retried(self, step: Callable[[], T]) -> T:
