@@ -33,7 +33,7 @@ from clusters import (  # noqa: E402
     whole,
     worker_pids,
 )
-from waiting import wait_until  # noqa: E402
+from waiting import InterruptWhen, wait_until  # noqa: E402
 
 from scorevi.base.cluster import connected, connecting, waiting  # noqa: E402
 from scorevi.base.target import TargetLost  # noqa: E402
@@ -136,6 +136,25 @@ def test_a_worker_killed_during_an_evaluation_changes_no_bit(client, tmp_path):
     expected = scorevi.from_shards(builders(), DIM, client=client).evaluate(POINTS)
     assert np.array_equal(found.score, expected.score)
     assert np.array_equal(found.log_density, expected.log_density)
+
+
+def test_ctrl_c_ends_the_fit_and_not_the_program(client, tmp_path):
+    begun, go = tmp_path / "begun", tmp_path / "go"
+
+    def slow():
+        def score(beta):
+            begun.touch()
+            wait_until(go.exists, "the test to let go")
+            return -beta
+
+        log_density = scorevi.Gaussian.standard(DIM).log_density
+        return scorevi.from_function(score, DIM, log_density, batched=True)
+
+    target = scorevi.from_shards([slow], DIM, client=client)
+    with InterruptWhen(begun.exists, "an evaluation"), pytest.warns(scorevi.FitWarning):
+        fit = scorevi.fit(target)
+    go.touch()
+    assert fit.status == "interrupted"
 
 
 def test_a_client_that_restarts_its_workers_changes_no_bit(client, undisturbed):
