@@ -14,11 +14,13 @@ from benchmarks import (  # noqa: E402
     faults,
     gsm,
     hierarchies,
+    many,
     numpyro,
     nuts,
     own_time,
     pymc,
     report,
+    shards,
     solvers,
     stan,
     stopping,
@@ -47,6 +49,10 @@ BENCHMARKS = {
     "numpyro": numpyro.overhead,
     "pymc": pymc.pymc_overhead,
     "report": report.opening,
+    "shards": shards.shards,
+    "shards-overhead": shards.overhead,
+    "many-fits": many.many_fits,
+    "restarts": many.restarts,
 }
 
 

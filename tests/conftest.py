@@ -24,6 +24,7 @@ from scorevi.solvers import SOLVERS
 _TESTS = Path(__file__).parent
 _TARGETS = _TESTS.parent / "src" / "scorevi" / "targets"
 _LANGUAGES = (_TESTS / "languages", *(_TARGETS / name for name in ("numpyro", "pymc", "stan")))
+_CLUSTERS = _TESTS.parent / "src" / "scorevi" / "many"
 _CACHE = _TESTS.parent / ".cache"
 os.environ.setdefault("SCOREVI_CACHE", str(_CACHE))
 if shutil.which("g++"):
@@ -40,13 +41,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items):
-    """Mark what needs other languages, and let what takes long begin first.
+    """Mark what needs other languages or a cluster, and let what takes long begin first.
 
     What begins last, and takes long, keeps one process busy after all others have ended.
     """
     for item in items:
         if any(room in item.path.parents for room in _LANGUAGES):
             item.add_marker("languages")
+        if _CLUSTERS in item.path.parents:
+            item.add_marker("dask")
+            item.add_marker("slow")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

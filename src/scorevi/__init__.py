@@ -11,11 +11,19 @@ from scorevi._version import __version__
 from scorevi.base.status import FitError, FitWarning, Status
 from scorevi.families import Gaussian, Mixture, Nested
 from scorevi.fit import Step, fit, iterate
+from scorevi.many import Fits, fit_many
 from scorevi.results.fit import Fit
 from scorevi.results.loading import load
 from scorevi.results.parts import Trace
 from scorevi.solvers import BBVI, GSM, BaM, Replay
-from scorevi.targets import from_function, from_jax, from_numpyro, from_pymc, from_stan
+from scorevi.targets import (
+    from_function,
+    from_jax,
+    from_numpyro,
+    from_pymc,
+    from_shards,
+    from_stan,
+)
 from scorevi.targets.stan import compile_stan
 
 __all__ = [
@@ -25,6 +33,7 @@ __all__ = [
     "Fit",
     "FitError",
     "FitWarning",
+    "Fits",
     "Gaussian",
     "Mixture",
     "Nested",
@@ -36,10 +45,12 @@ __all__ = [
     "compile_stan",
     "examples",
     "fit",
+    "fit_many",
     "from_function",
     "from_jax",
     "from_numpyro",
     "from_pymc",
+    "from_shards",
     "from_stan",
     "iterate",
     "load",

@@ -13,17 +13,18 @@ import numpy as np
 from scorevi.base.arrays import Seed, as_count, as_seconds, is_positive, seed_entropy
 from scorevi.base.fitting import Limits, fitting_bar
 from scorevi.base.status import FitError, warn_each_time
+from scorevi.base.target import opened
 from scorevi.engine.checkpoint import Keeping, open_checkpoint
-from scorevi.engine.restarts import Restarts
 from scorevi.engine.run import Run
 from scorevi.engine.settings import Settings
 from scorevi.engine.showing import Showing
-from scorevi.engine.stopping import TOLERANCE, StopRule
+from scorevi.engine.stopping import TOLERANCE, StopRule, stop_rules
 from scorevi.families import Approximation, Gaussian
 from scorevi.results.best_of import best_of, rank
 from scorevi.results.fit import Fit
 from scorevi.results.of_run import of_run
 from scorevi.results.origin import origin_of
+from scorevi.results.restarting import placed, restarts_of
 from scorevi.solvers import HasVariants, Solver, make_solver, of_family
 from scorevi.solvers.base import Grows
 from scorevi.starts.start import Initial, Near
@@ -72,14 +73,15 @@ def fit(
     isolate: bool = False,
     score_timeout: float | None = None,
     workers: int | None = None,
+    client: Any = None,
 ) -> Fit:
     """Fit a Gaussian, or as many as it takes, to a target.
 
     Parameters
     ----------
     target
-        A target, from :func:`scorevi.from_function`, ``from_jax``, ``from_numpyro``, ``from_pymc``
-        or ``from_stan``; a PyMC model; or an object with ``dim`` and ``score``.
+        A target, from :func:`scorevi.from_function`, ``from_jax``, ``from_numpyro``, ``from_pymc``,
+        ``from_stan`` or ``from_shards``; a PyMC model; or an object with ``dim`` and ``score``.
     solver
         ``"auto"``, a name, ``"replay"``, ``"gsm"``, ``"bam"`` or ``"bbvi"``, or a solver such as
         ``scorevi.GSM(batch_size=2)``.
@@ -148,6 +150,9 @@ def fit(
     workers
         In how many processes to compute the scores of a batch; the result does not depend on it.
         Implies ``isolate``.
+    client
+        A ``distributed.Client``, or the address of a Dask scheduler, ``"tcp://10.0.0.1:8786"``:
+        where the shards of a target by ``from_shards`` lie, and for others where the restarts run.
 
     Returns
     -------
@@ -172,6 +177,8 @@ def fit(
     solver, initial = resolve(solver, batch_size, initial, family, components)
     variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     target = as_target(target)
+    if client is not None:
+        target, client = placed(target, client, restarts)
     keeper = open_checkpoint(checkpoint, resume, checkpoint_seconds)
     if keeper is not None and restarts:
         raise ValueError(
@@ -180,7 +187,8 @@ def fit(
         )
     if not is_positive(tolerance):
         raise ValueError(f"`tolerance` must be a positive number; got {tolerance!r}.")
-    rule = partial(_rule, stop, target, float(tolerance), isinstance(solver, Grows))
+    grows = isinstance(solver, Grows)
+    rule = partial(stop_rules, target.dim, float(tolerance), ends=stop, grows=grows)
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     isolation = Isolation(isolate, score_timeout, workers)
     limits = Limits(max_gradients, max_seconds, float(tolerance) if stop else None)
@@ -201,11 +209,12 @@ def fit(
         for number, variant in enumerate(variants):
             run = make_run(evaluated, variant, settings)
             keeping = [] if keeper is None else [Keeping(keeper, number)]
-            others = Restarts(run, restarts, lambda other: other.complete(*rule()))
+            others = restarts_of(run, restarts, rule, client)
             with others.beside():
                 before = sum(fit.num_gradients for fit, _ in made)
                 run.complete(*keeping, Showing(show, before), *rule())
-                made += [of_run(one) for one in (run, *others.made())]
+                rest = others.made()
+                made += [of_run(run), *rest]
             if run.status == "interrupted" or others.interrupted:
                 break
     result, warning = max(made, key=lambda one: rank(one[0]))
@@ -256,7 +265,10 @@ def iterate(
     solver, initial = resolve(solver, batch_size, initial, family, components)
     settings = Settings(seed_entropy(seed), initial, max_gradients, max_seconds)
     run = make_run(as_target(target), solver, settings)
-    return _steps(run, *_rule(False, run.evaluator.target, TOLERANCE, isinstance(solver, Grows)))
+    rules = stop_rules(
+        run.evaluator.target.dim, TOLERANCE, ends=False, grows=isinstance(solver, Grows)
+    )
+    return _steps(run, *rules)
 
 
 def resolve(
@@ -276,9 +288,10 @@ def resolve(
 
 
 def _steps(run: Run, *rules: StopRule) -> Iterator[Step]:
-    for updates in run.updates(*rules):
-        for record in zip(*updates, strict=True):
-            yield Step(cast("Approximation", run.q), *record, info=run.info)
+    with opened(run.evaluator.target):
+        for updates in run.updates(*rules):
+            for record in zip(*updates, strict=True):
+                yield Step(cast("Approximation", run.q), *record, info=run.info)
     assert run.status is not None
     if not run.status.ok or (run.num_updates == 0 and run.status != "interrupted"):
         raise FitError(run.status.explain())
@@ -303,8 +316,3 @@ def make_run(target: Target, solver: Solver, settings: Settings) -> Run:
     # Better now than after the work; not at zero, where a unit vector, for one, does not exist.
     target.variables.constrained(np.random.default_rng(0).uniform(-1, 1, (2, target.dim)))
     return Run(target, solver, settings)
-
-
-def _rule(stop: bool, target: Target, tolerance: float, grows: bool) -> list[StopRule]:
-    """Return a stop rule for one run, if there is to be any, or a solver must be told to go on."""
-    return [StopRule(target.dim, tolerance, ends=stop)] if stop or grows else []

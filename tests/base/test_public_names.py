@@ -18,7 +18,7 @@ def public():
     fit = scorevi.fit(scorevi.Gaussian.standard(2), "gsm", max_gradients=20)
     found = {name: told(getattr(scorevi, name)) for name in scorevi.__all__}
     # Users do not make these.
-    found |= dict.fromkeys(("Fit", "FitWarning", "Status", "Step", "Trace"), "class")
+    found |= dict.fromkeys(("Fit", "FitWarning", "Fits", "Status", "Step", "Trace"), "class")
     for name in ("examples", "plots"):
         module = getattr(scorevi, name)
         members = getattr(module, "__all__", None) or [

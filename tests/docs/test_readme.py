@@ -31,6 +31,15 @@ def test_nothing_is_lost(tmp_path, monkeypatch):
     assert count == 3
 
 
+@pytest.mark.dask
+@pytest.mark.slow
+def test_scaling(tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.chdir(tmp_path)
+    _, count = run_blocks(ROOT / "docs" / "scaling.md")
+    assert count == 2
+
+
 @pytest.mark.jax
 def test_the_examples_run(tmp_path, monkeypatch):
     pytest.importorskip("jax")

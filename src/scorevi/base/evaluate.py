@@ -13,7 +13,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array, Mask
 from scorevi.base.pairs import Pair
-from scorevi.base.target import Evaluation, Failure, Target, failure
+from scorevi.base.target import Evaluation, Failure, Target, TargetLost, failure
 
 _EXAMPLES = 5
 _WINDOW = 100
@@ -139,6 +139,8 @@ class Evaluator:
         self.spent = spent
         try:
             return self.target.evaluate(theta)
+        except TargetLost:
+            raise
         except Exception as error:
             why = failure(error)
             if size > 1 and size <= self.remaining:
@@ -208,7 +210,7 @@ class Evaluator:
         Raises :class:`TooManyBadScores` when nearly all of the last 100 points or more were bad.
         """
         for row in np.flatnonzero(~good):
-            why = evaluation.failures.get(int(row)) or _diagnose(evaluation, int(row))
+            why = evaluation.failures.get(int(row)) or diagnose(evaluation, int(row))
             self.bad.add(theta[row], why)
         self._window_bad += int((~good).sum())
         judged = self.spent - self.retried
@@ -230,6 +232,8 @@ class Evaluator:
                 # Copies, because a function may hand out the same buffer each time.
                 known = None if log_density is None else np.array(log_density)
                 parts.append(Evaluation(np.array(score), known, failures))
+            except TargetLost:
+                raise
             except Exception as error:
                 parts.append(self._failed(1, failure(error)))
         log_densities = [part.log_density for part in parts if part.log_density is not None]
@@ -247,7 +251,8 @@ class Evaluator:
         )
 
 
-def _diagnose(evaluation: Evaluation, row: int) -> Failure:
+def diagnose(evaluation: Evaluation, row: int) -> Failure:
+    """Say what is wrong with a row that is not usable."""
     score = evaluation.score[row]
     log_density = None if evaluation.log_density is None else evaluation.log_density[row]
     for name, values in (("score", score), ("log density", log_density)):

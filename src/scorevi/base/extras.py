@@ -21,6 +21,7 @@ _EXTRA_OF = {
     "pandas": "tables",
     "pyarrow": "tables",
     "matplotlib": "plots",
+    "distributed": "dask",
 }
 
 

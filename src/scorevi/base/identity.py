@@ -37,6 +37,19 @@ def identify(thing: Any) -> str:
     return _identify(thing, ())
 
 
+def identify_code(function: Any) -> str:
+    """Return a function as text by its name, its code and what that refers to; it is not called.
+
+    Examples
+    --------
+    >>> one, other = (lambda t: t + 1), (lambda t: t + 2)
+    >>> identify_code(one) == identify_code(one), identify_code(one) == identify_code(other)
+    (True, False)
+    """
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{name} ({_short(_code(function, ()).encode())})"
+
+
 def digest(*arrays: Array) -> str:
     """Return a few letters that are other for arrays of other values."""
     content = b"".join(np.ascontiguousarray(array, dtype=float).tobytes() for array in arrays)

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def runs_bar(wanted: bool | None) -> Iterator[Callable[[int, int], None]]:
+def runs_bar(
+    wanted: bool | None, doing: str = "studying", what: str = "runs"
+) -> Iterator[Callable[[int, int], None]]:
     """Open a bar on standard error that counts runs; yields what to call with done and all."""
     console = console_for(wanted)
     if console is None:
@@ -28,10 +30,10 @@ def runs_bar(wanted: bool | None) -> Iterator[Callable[[int, int], None]]:
     )
 
     columns = (
-        TextColumn("studying"),
+        TextColumn(doing),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("runs"),
+        TextColumn(what),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -38,6 +39,13 @@ class Failure(NamedTuple):
 
 class ShapeError(ValueError):
     """A user's function returned an array of the wrong shape."""
+
+
+class TargetLost(ValueError):
+    """A target cannot be evaluated at any point, for a reason outside of it: no score is to blame.
+
+    A fit ends with it, and goes on from its checkpoint once the reason is gone.
+    """
 
 
 def failure(error: Exception) -> Failure:
@@ -89,6 +97,15 @@ def is_thread_safe(target: object) -> bool:
     so that one which knows nothing of threads is a target too, evaluated by one at a time.
     """
     return bool(getattr(target, "thread_safe", False))
+
+
+def opened(target: object) -> AbstractContextManager[object]:
+    """Return what keeps ready, for a block, all that a target needs to be evaluated.
+
+    Most need nothing. One that does, such as a cluster, is a context manager, which may be entered
+    any number of times, also within itself; outside of it each evaluation has to begin anew.
+    """
+    return target if isinstance(target, AbstractContextManager) else nullcontext()
 
 
 def parse_names(names: Names, dim: int) -> tuple[Parameter, ...]:

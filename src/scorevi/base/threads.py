@@ -8,14 +8,18 @@ each other by turning. The target's own evaluations are left as the user has set
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from scorevi.base.target import is_thread_safe
+
 _MANY = 700
 """Dimensions whose matrices are large enough for threads to share."""
+_TURN = threading.Lock()
 
 
 @functools.cache
@@ -31,3 +35,8 @@ def one_thread(dim: int = 0) -> Iterator[None]:
         return
     with _blas().limit(limits=1):
         yield
+
+
+def taking_turns(target: object) -> AbstractContextManager[object]:
+    """Wait for one's turn, in a process with several threads, unless the target needs none."""
+    return nullcontext() if is_thread_safe(target) else _TURN

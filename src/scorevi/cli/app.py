@@ -15,6 +15,7 @@ from scorevi.cli.completion import completion
 from scorevi.cli.doctor import doctor
 from scorevi.cli.fit import fit
 from scorevi.cli.looking import plot, report, show
+from scorevi.cli.many import many
 from scorevi.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, as_options
 from scorevi.cli.study import study
 from scorevi.targets.stan import CompileError
@@ -41,7 +42,7 @@ In trouble:   scorevi doctor
 
 
 @click.group(
-    commands=[compile_, completion, demo, doctor, fit, plot, report, show, study],
+    commands=[compile_, completion, demo, doctor, fit, many, plot, report, show, study],
     help=_HELP,
     epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},

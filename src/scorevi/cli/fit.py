@@ -14,12 +14,14 @@ from click.shell_completion import CompletionItem
 
 from scorevi.base.files import check_folder
 from scorevi.base.status import FitWarning
+from scorevi.base.target import opened
 from scorevi.cli.loading import load_point, load_target
 from scorevi.cli.options import (
     include_path_option,
     json_option,
     progress_option,
     rows_option,
+    scheduler_option,
     seed_option,
 )
 from scorevi.cli.output import as_options, check_out, exit_as, naming, print_fit
@@ -27,6 +29,7 @@ from scorevi.fit import fit as run_fit
 from scorevi.results.export import check_format, write_draws
 from scorevi.results.page import check_page
 from scorevi.results.protected import protected
+from scorevi.results.restarting import placed
 from scorevi.solvers import FAMILIES, SOLVERS
 from scorevi.starts.start import WAYS
 
@@ -34,7 +37,8 @@ _FIT_HELP = """Fit the posterior TARGET: a Stan program, or module:name or file.
 
 \b
 The name may stand for
-  - a target, made by scorevi.from_function, from_jax, from_numpyro, from_pymc or from_stan
+  - a target, made by scorevi.from_function, from_jax, from_numpyro, from_pymc, from_stan
+    or from_shards
   - a PyMC model
   - an object with `dim` and `score`
   - a function without arguments that returns one of these
@@ -175,6 +179,7 @@ Examples:
     help="Seconds after which a point is given up; implies --isolate.",
 )
 @click.option("--workers", type=int, help="Compute scores in so many processes; implies --isolate.")
+@scheduler_option
 @progress_option
 @rows_option
 @json_option
@@ -210,7 +215,7 @@ def fit(
     files: dict[str, Path] = {}
     problem: ValueError | None = None
     # What a Stan program prints must not get among what is printed here.
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
         with warnings.catch_warnings():
             warnings.showwarning = _note
             warnings.simplefilter("always", FitWarning)
@@ -222,7 +227,11 @@ def fit(
                 observed=observed,
                 predictive=predictive,
                 progress=options["progress"],
+                by_value=options["client"] is not None,
             )
+        if options["client"] is not None:
+            loaded, options["client"] = placed(loaded, options["client"], options["restarts"])
+        stack.enter_context(opened(loaded))  # for the fit, its verdict and its draws
         result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
         result.origin = result.origin._replace(command=shlex.join(["scorevi", *sys.argv[1:]]))
         # A file says by its being there that something was fitted; draws do not say how it ended.

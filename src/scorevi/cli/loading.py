@@ -16,10 +16,13 @@ from scorevi.targets import Target, as_target, from_jax, from_stan
 _STAN_ENDINGS = (".stan", ".so", ".dylib")
 
 
-def load_target(text: str, dim: int | None = None, **stan: Any) -> Target:
+def load_target(
+    text: str, dim: int | None = None, *, by_value: bool = False, **stan: Any
+) -> Target:
     """Return the target that ``model.stan``, ``module:name`` or ``file.py:name`` stands for.
 
-    What else is given is for :func:`scorevi.from_stan`.
+    What else is given is for :func:`scorevi.from_stan`. What a file defines is sent to other
+    processes ``by_value`` where they may not have the file.
     """
     if Path(text).suffix in _STAN_ENDINGS:
         if dim is not None:
@@ -28,17 +31,7 @@ def load_target(text: str, dim: int | None = None, **stan: Any) -> Target:
     for option in ("data", "include_paths", "observed", "predictive"):
         if stan.get(option):
             raise ValueError(f"`{option}` is for a Stan program; got {text}.")
-    module_text, colon, name = text.rpartition(":")
-    if not colon or not module_text or not name:
-        raise ValueError(f"TARGET must be model.stan, module:name or file.py:name; got {text!r}.")
-    module = _import(module_text)
-    thing: Any = module
-    for part in name.split("."):
-        if not hasattr(thing, part):
-            public = [key for key in vars(module) if not key.startswith("_")]
-            known = ", ".join(public[:12]) or "nothing"
-            raise ValueError(f"{module_text} has no {name!r}; it has {known}.")
-        thing = getattr(thing, part)
+    thing = _named(text, by_value)
     if dim is not None:
         if not callable(thing):
             raise ValueError(f"--dim is for a log density; {text} is not a function.")
@@ -54,6 +47,31 @@ def load_target(text: str, dim: int | None = None, **stan: Any) -> Target:
             )
         thing = thing()
     return as_target(thing)
+
+
+def load_function(text: str, *, by_value: bool = False) -> Any:
+    """Return the function that ``module:name`` or ``file.py:name`` stands for."""
+    function = _named(text, by_value, "FACTORY")
+    if not callable(function):
+        raise ValueError(f"FACTORY must be a function; {text} is {type(function).__name__}.")
+    return function
+
+
+def _named(text: str, by_value: bool, argument: str = "TARGET") -> Any:
+    """Return what a module or file has under a name."""
+    module_text, colon, name = text.rpartition(":")
+    if not colon or not module_text or not name:
+        kinds = "model.stan, module:name" if argument == "TARGET" else "module:name"
+        raise ValueError(f"{argument} must be {kinds} or file.py:name; got {text!r}.")
+    module = _import(module_text, by_value)
+    thing: Any = module
+    for part in name.split("."):
+        if not hasattr(thing, part):
+            public = [key for key in vars(module) if not key.startswith("_")]
+            known = ", ".join(public[:12]) or "nothing"
+            raise ValueError(f"{module_text} has no {name!r}; it has {known}.")
+        thing = getattr(thing, part)
+    return thing
 
 
 def load_point(text: str | None, ways: tuple[str, ...]) -> str | Array | None:
@@ -76,7 +94,7 @@ def _required_arguments(function: Any) -> int:
     return sum(p.kind in kinds and p.default is inspect.Parameter.empty for p in parameters)
 
 
-def _import(text: str) -> ModuleType:
+def _import(text: str, by_value: bool) -> ModuleType:
     path = Path(text)
     if path.suffix == ".py":
         if not path.is_file():
@@ -87,6 +105,11 @@ def _import(text: str) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules.setdefault(path.stem, module)
         sys.path.insert(0, str(path.resolve().parent))
+        if by_value:
+            import cloudpickle
+
+            # Before it runs: it may pickle what it defines.
+            cloudpickle.register_pickle_by_value(module)
         spec.loader.exec_module(module)
         return module
     sys.path.insert(0, str(Path.cwd()))

@@ -22,6 +22,12 @@ progress_option = click.option(
     default=None,
     help="Show a progress bar, on standard error.  [default: in a terminal]",
 )
+scheduler_option = click.option(
+    "--scheduler",
+    "client",
+    metavar="ADDRESS",
+    help="The Dask scheduler, tcp://HOST:PORT, whose workers do the work.",
+)
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0),

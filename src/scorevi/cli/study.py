@@ -10,7 +10,7 @@ import click
 
 from scorevi.base.extras import require
 from scorevi.base.progress import runs_bar
-from scorevi.cli.options import progress_option
+from scorevi.cli.options import progress_option, scheduler_option
 from scorevi.studies import SOLVER_NAMES, STUDY_NAMES
 
 _HELP = f"""Run the study NAME, of the GSM-VI paper or of our own, or go on with it.
@@ -74,6 +74,7 @@ Examples:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where the scorecard is written, its figures beside it.  [default: OUT/scorecard.md]",
 )
+@scheduler_option
 @progress_option
 def study(
     name: str,
@@ -85,6 +86,7 @@ def study(
     database: Path | None,
     posteriors: tuple[str, ...],
     to: Path | None,
+    client: str | None,
     progress: bool | None,
 ) -> None:
     """Run, draw and tell."""
@@ -110,7 +112,8 @@ def study(
         posteriors=posteriors,
     )
     with runs_bar(progress) as show:
-        run_studies(names, options, folder, workers=workers or os.cpu_count() or 1, show=show)
+        count = workers or os.cpu_count() or 1
+        run_studies(names, options, folder, workers=count, client=client, show=show)
     for one in names:
         _tell(one, folder / one)
     if quick:

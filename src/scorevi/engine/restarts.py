@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 from scorevi.base.target import is_thread_safe
 from scorevi.engine.run import Run
@@ -14,7 +15,10 @@ _AWAKE = 0.2
 """Seconds between two looks at whether the user has said to stop."""
 
 
-class Restarts:
+T = TypeVar("T")
+
+
+class Restarts(Generic[T]):
     """Runs like another one, from other starts.
 
     Parameters
@@ -24,16 +28,16 @@ class Restarts:
     count
         How many.
     complete
-        Lets a run go on to its end.
+        Lets a run go on to its end, and returns what was made of it.
     """
 
-    def __init__(self, run: Run, count: int, complete: Callable[[Run], None]) -> None:
+    def __init__(self, run: Run, count: int, complete: Callable[[Run], T]) -> None:
         self.interrupted = False
         """Whether the user said to stop, so that some were not made or not finished."""
         self._run = run
         self._complete = complete
         self._others = [run.from_elsewhere(index) for index in range(count)]
-        self._work: dict[Future[None], Run] = {}
+        self._work: list[Future[T]] = []
 
     @contextmanager
     def beside(self) -> Iterator[None]:
@@ -42,14 +46,14 @@ class Restarts:
             yield
             return
         with ThreadPoolExecutor(min(len(self._others), os.cpu_count() or 1)) as pool:
-            self._work = {pool.submit(self._complete, other): other for other in self._others}
+            self._work = [pool.submit(self._complete, other) for other in self._others]
             try:
                 yield
             except BaseException:
                 self._halt()  # the pool waits for what is under way
                 raise
 
-    def made(self) -> list[Run]:
+    def made(self) -> list[T]:
         """Wait for those that have begun, or make them; returns what was made, Ctrl-C or not."""
         if self._run.status == "interrupted":
             self._halt()
@@ -62,18 +66,15 @@ class Restarts:
         except KeyboardInterrupt:
             self._halt()
             wait(self._work)
-        for one in self._work:
-            if not one.cancelled():
-                one.result()  # raises what the run raised
-        return [run for one, run in self._work.items() if not one.cancelled()]
+        # Raises what a run raised.
+        return [one.result() for one in self._work if not one.cancelled()]
 
-    def _in_turn(self) -> list[Run]:
-        made: list[Run] = []
+    def _in_turn(self) -> list[T]:
+        made: list[T] = []
         for other in self._others:
             if self.interrupted:
                 break
-            self._complete(other)
-            made.append(other)
+            made.append(self._complete(other))
             self.interrupted = other.status == "interrupted"
         return made
 

@@ -279,3 +279,8 @@ def _gain(values: Array, sizes: Array, older: Mask, newer: Mask) -> Gain:
         errors.append(spread / float(sizes[window].sum()))
         spreads.append(spread)
     return Gain(means[1] - means[0], math.sqrt(sum(errors)), math.sqrt(sum(spreads) / 2))
+
+
+def stop_rules(dim: int, tolerance: float, *, ends: bool, grows: bool) -> list[StopRule]:
+    """Return a stop rule for one run, if there is to be any, or a solver must be told to go on."""
+    return [StopRule(dim, tolerance, ends=ends)] if ends or grows else []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scorevi.base.arrays import as_count
 from scorevi.base.evaluate import Evaluator
+from scorevi.base.target import opened
 from scorevi.results.target_of import target_of
 from scorevi.targets.isolated import Isolation, evaluating
 from scorevi.trust.fresh_draws import Fresh, draw
@@ -25,7 +26,8 @@ def protected(fit: Fit) -> Iterator[Fit]:
     does nothing.
     """
     if fit.target is None or fit.isolation == Isolation():
-        yield fit
+        with opened(fit.target):
+            yield fit
         return
     with evaluating(fit.target, *fit.isolation) as target:
         inside = copy.copy(fit)  # with what was computed already, the verdict for one

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import threading
 import time
 import warnings
@@ -17,9 +16,8 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from scorevi._version import __version__
+from scorevi.base.cluster import check_client, connected, first_of
 from scorevi.base.status import FitWarning
 from scorevi.studies import STUDY_NAMES
 from scorevi.studies.clock import Clock
@@ -38,6 +36,7 @@ from scorevi.studies.table import (
     write_rows,
     write_run,
 )
+from scorevi.studies.versions import versions
 
 _ALL: tuple[Study, ...] = (
     Intuition(),
@@ -78,6 +77,7 @@ def run_studies(
     folder: Path,
     *,
     workers: int,
+    client: Any = None,
     show: Callable[[int, int], object] = print,
 ) -> None:
     """Run what is not finished of some studies, then write their tables and figures.
@@ -92,6 +92,9 @@ def run_studies(
         Where the results go: a folder for each study.
     workers
         How many processes to use.
+    client
+        A Dask client or the address of a scheduler, whose workers then do the work; all but runs
+        that are timed, which are made here.
     show
         Called with the number of runs that are finished, and of all.
     """
@@ -105,7 +108,12 @@ def run_studies(
     failures: list[str] = []
     for alone in (False, True):
         some = [job for job in jobs if STUDIES[job.study].alone is alone]
-        for job, error in _carried_out(some, 1 if alone else workers):
+        there = client is not None and not alone
+        for job, error in (
+            _carried_out_there(some, client)
+            if there
+            else _carried_out(some, 1 if alone else workers)
+        ):
             done += len(job.seeds)
             show(done, total)
             if error is not None:
@@ -138,33 +146,6 @@ def gather(study: Study, options: Options, folder: Path) -> Table:
         (folder / "about.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         study.draw(table, folder)
     return table
-
-
-def versions() -> dict[str, Any]:
-    """Return what the results depend on besides the settings."""
-    import scipy
-
-    found = {
-        "scorevi": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "scipy": scipy.__version__,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-    }
-    for name in ("jax", "httpstan", "bridgestan"):
-        version = _installed(name)
-        if version:
-            found[name] = version
-    return found
-
-
-def _installed(name: str) -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _jobs(study: Study, options: Options, folder: Path) -> tuple[int, list[Job]]:
@@ -213,6 +194,23 @@ def _carried_out(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, BaseE
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _carried_out_there(
+    jobs: Sequence[Job], client: Any
+) -> Iterator[tuple[Job, BaseException | None]]:
+    """Carry jobs out on the workers of a cluster, and write here what they found."""
+    if not jobs:
+        return
+    with connected(check_client(client)) as there:
+        jobs = sorted(jobs, key=_size, reverse=True)
+        work = {there.submit(_found, job, pure=False): job for job in jobs}
+        while work:
+            for future in first_of(there, list(work)):
+                job, error = work.pop(future), future.exception()
+                for file, about, rows in [] if error else future.result():
+                    write_run(file, about, rows)
+                yield job, error
+
+
 def _begin() -> None:
     """Let this process end when the one that began it does, however that came to pass."""
     warnings.simplefilter("ignore", FitWarning)  # of fits under way; how they end is recorded
@@ -245,6 +243,18 @@ def _problem(study: str, target: str, options: Options) -> Problem:
 
 
 def _carry_out(job: Job) -> None:
+    for file, about, rows in _outcomes(job):
+        write_run(file, about, rows)
+
+
+def _found(job: Job) -> list[tuple[Path, dict[str, Any], list[Row]]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitWarning)
+        return list(_outcomes(job))
+
+
+def _outcomes(job: Job) -> Iterator[tuple[Path, dict[str, Any], list[Row]]]:
+    """Run, and say for each run where it belongs, what it was and what it found."""
     line = _line(job.study, job.target, job.label, job.options)
     problem = _problem(job.study, job.target, job.options)
     began = time.time()
@@ -257,7 +267,7 @@ def _carry_out(job: Job) -> None:
         rows = [
             Row(job.study, job.target, line.label, outcome.seed, *value) for value in outcome.values
         ]
-        write_run(run_file(job.folder, job.target, line.label, outcome.seed), about, rows)
+        yield run_file(job.folder, job.target, line.label, outcome.seed), about, rows
 
 
 @contextmanager

@@ -16,12 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array, as_count, as_seconds
-from scorevi.base.target import Evaluation, Failure, Parameter, Target
+from scorevi.base.target import Evaluation, Failure, Parameter, Target, opened
 from scorevi.base.variables import Variables
 from scorevi.targets.isolated.pickled import pickled
 from scorevi.targets.isolated.process import Process
 from scorevi.targets.isolated.worker import IN_WORKER, receive
 from scorevi.targets.jax import JaxTarget
+from scorevi.targets.shards import ShardedTarget
 
 _PATIENCE = 1.0
 """Seconds that a worker has to leave of its own accord."""
@@ -56,8 +57,15 @@ def evaluating(
     if workers is not None:
         workers = as_count("workers", workers, optional=True)
     if not isolate and timeout is None and workers is None:
-        yield target
+        with opened(target):
+            yield target
         return
+    if isinstance(target, ShardedTarget):
+        raise ValueError(
+            "`isolate`, `score_timeout` and `workers` must be left out for a target of shards: its "
+            "scores are computed by the workers of its cluster, and those that die are replaced. "
+            "How many there are says from_shards(workers=...), or the client."
+        )
     if sys.platform == "win32":
         raise ValueError(
             "`isolate`, `score_timeout` and `workers` need a system whose pipes can be waited for, "

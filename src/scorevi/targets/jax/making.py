@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from scorevi.base.arrays import Array
 from scorevi.base.extras import require
 from scorevi.base.source import source_of
-from scorevi.base.target import Names, Parameter, check_distinct, check_early
-from scorevi.base.variables import Constrain, Derive, Variables
-from scorevi.targets.jax.pieces import in_pieces
-from scorevi.targets.jax.pytrees import Ravel, path_name, structure_of
+from scorevi.base.target import Names, check_early
+from scorevi.base.variables import Variables
+from scorevi.targets.jax.model import check_scalar, make_model, shared_model
+from scorevi.targets.jax.pytrees import Ravel, structure_of
 from scorevi.targets.jax.target import JaxTarget
-
-_DRAWS = 64
-"""Rows of each call for what is computed from draws, which also bounds the memory it takes."""
 
 
 def from_jax(
-    log_density: Callable[[Any], Any],
+    log_density: Callable[..., Any],
     dim_or_example: Any,
     *,
+    data: Any = None,
     names: Names = None,
     constrain: Callable[[Any], Any] | None = None,
     derive: Callable[[Any], Any] | None = None,
@@ -41,6 +36,11 @@ def from_jax(
         of arrays and numbers, whose values do not matter. Its paths become the names: ``scale``,
         ``group.mu`` for what is nested, ``group.0`` in a list. JAX puts the keys of a dict in
         alphabetical order, and leaves those of an ``OrderedDict`` in theirs.
+    data
+        A second argument of the log density, ``log_density(point, data)``: any pytree of arrays.
+        Targets of one function whose data have the same shapes share what is compiled, so that
+        only the first of a thousand data sets waits for it. The function, and ``constrain`` and
+        the two below it, must then depend on nothing but their arguments.
     names
         Names for the entries of a vector argument, as in :func:`scorevi.from_function`.
     constrain
@@ -61,12 +61,18 @@ def from_jax(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import scorevi
     >>> def log_density(p):
     ...     return -0.5 * p["mu"] ** 2 - 0.5 * (p["eta"] ** 2).sum()
     >>> target = scorevi.from_jax(log_density, {"mu": 0.0, "eta": np.zeros(3)})
     >>> target.dim, [parameter.name for parameter in target.parameters]
     (4, ['eta', 'mu'])
+    >>> def with_data(theta, data):
+    ...     return -0.5 * ((theta - data) ** 2).sum()
+    >>> target = scorevi.from_jax(with_data, 2, data=np.array([1.0, 2.0]))
+    >>> target.evaluate(np.zeros((1, 2))).score
+    array([[1., 2.]])
     """
     jax = require("jax")
     if not callable(log_density):
@@ -79,69 +85,26 @@ def from_jax(
     variables.setdefault("source", source_of(log_density))
     unwrapped = Variables(**functions, **variables)  # names what is no function
     with jax.enable_x64(True):
-        parameters, unravel = structure_of(jax, dim_or_example, names)
-        check_early(unwrapped, parameters)
-        dim = sum(parameter.size for parameter in parameters)
-
-        def of_vector(theta: Any) -> Any:
-            return log_density(unravel(theta))
-
-        _check_scalar(jax, of_vector, dim)
-
-        def in_double(theta: Any) -> Any:
-            return of_vector(theta).astype(np.float64)
-
-        batched = jax.vmap(jax.value_and_grad(in_double))
-        vectorised = {
-            name: _vectorised(jax, name, function, unravel) for name, function in functions.items()
-        }
-        variables.setdefault("unconstrain", Ravel(parameters))
+        structure = structure_of(jax, dim_or_example, names)
+        check_early(unwrapped, structure.parameters)
+        given: tuple[Any, ...] = ()
+        if data is not None:
+            given = (jax.tree.map(jax.numpy.asarray, data),)
+        dim = sum(parameter.size for parameter in structure.parameters)
+        check_scalar(jax, lambda theta: log_density(structure.unravel(theta), *given), dim)
+        make = shared_model if given else make_model
+        model = make(log_density, tuple(functions.values()), structure)
+        batched, compiled = model.batched, model.compiled
+        variables.setdefault("unconstrain", Ravel(structure.parameters))
         return JaxTarget(
             dim=dim,
-            parameters=parameters,
+            parameters=structure.parameters,
             variables=Variables(
-                constrain=vectorised["constrain"],
-                derive=_without_seed(vectorised["derive"]),
-                log_likelihood=vectorised["log_likelihood"],
+                constrain=model.constrain,
+                derive=model.derive,
+                log_likelihood=model.log_likelihood,
                 **variables,
             ),
-            log_density_and_score=batched,
-            compiled=jax.jit(batched),
+            log_density_and_score=lambda theta: batched(theta, *given),
+            compiled=lambda theta: compiled(theta, *given),
         )
-
-
-def _check_scalar(jax: Any, of_vector: Callable[[Any], Any], dim: int) -> None:
-    try:
-        result = jax.eval_shape(of_vector, jax.ShapeDtypeStruct((dim,), np.float64))
-    except Exception as error:
-        raise ValueError(f"`log_density` raised {type(error).__name__}: {error}") from error
-    shape = getattr(result, "shape", None)
-    if shape != ():
-        raise ValueError(
-            "`log_density` must return a scalar for one point; got "
-            f"{'shape ' + str(shape) if shape is not None else type(result).__name__}. "
-            "Sum over the observations inside it."
-        )
-    if not np.issubdtype(result.dtype, np.floating):
-        raise ValueError(f"`log_density` must return a real number; got {result.dtype}.")
-
-
-def _vectorised(
-    jax: Any, argument: str, function: Callable[[Any], Any] | None, unravel: Callable[[Any], Any]
-) -> Constrain | None:
-    if function is None:
-        return None
-    batched = jax.jit(jax.vmap(lambda theta: function(unravel(theta))))
-
-    def of_rows(theta: Array) -> dict[str, Array]:
-        sizes = [_DRAWS] * -(-len(theta) // _DRAWS)
-        leaves, _ = jax.tree_util.tree_flatten_with_path(in_pieces(batched, theta, sizes))
-        check_distinct(argument, [Parameter(path_name(path)) for path, _ in leaves])
-        return {path_name(path): leaf for path, leaf in leaves}
-
-    return of_rows
-
-
-def _without_seed(function: Constrain | None) -> Derive | None:
-    """Take and ignore the seed: nothing is drawn at random on the way."""
-    return None if function is None else lambda theta, _: function(theta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,22 @@ from scorevi.base.target import Names, Parameter, check_distinct, parse_names, s
 from scorevi.targets.points import joined, take_by_name
 
 
-def structure_of(
-    jax: Any, dim_or_example: Any, names: Names
-) -> tuple[tuple[Parameter, ...], Callable[[Any], Any]]:
-    """Return the parameters that an argument is made of, and the way to it from theta (D,)."""
+@dataclass(frozen=True)
+class Structure:
+    """What an argument is made of; the same for arguments of the same names, shapes and nesting."""
+
+    parameters: tuple[Parameter, ...]
+    tree: Any
+    """How its leaves are nested; None for a vector."""
+    unravel: Callable[[Any], Any] = field(compare=False)
+    """The way to it from theta (D,)."""
+
+
+def structure_of(jax: Any, dim_or_example: Any, names: Names) -> Structure:
+    """Return what an argument of a log density is made of."""
     if isinstance(dim_or_example, (int, np.integer)) and not isinstance(dim_or_example, bool):
         dim = as_count("dim", dim_or_example)
-        return parse_names(names, dim), lambda theta: theta
+        return Structure(parse_names(names, dim), None, lambda theta: theta)
     leaves, tree = jax.tree_util.tree_flatten_with_path(dim_or_example)
     if not leaves:
         raise ValueError("`dim_or_example` must be a dimension or hold at least one array.")
@@ -42,13 +51,14 @@ def structure_of(
         if len(parameters) > 1:
             raise ValueError("`names` is for a vector argument; a pytree's paths are its names.")
         shape = parameters[0].shape
-        return parse_names(names, dim), lambda theta: tree.unflatten([theta.reshape(shape)])
+        parsed = parse_names(names, dim)
+        return Structure(parsed, tree, lambda theta: tree.unflatten([theta.reshape(shape)]))
 
     def unravel(theta: Any) -> Any:
         parts = split(theta[None], parameters)
         return tree.unflatten([parts[parameter.name][0] for parameter in parameters])
 
-    return tuple(parameters), unravel
+    return Structure(tuple(parameters), tree, unravel)
 
 
 @dataclass(frozen=True, eq=False)
