@@ -33,6 +33,9 @@ _PRIOR = 2.0
 _AROUND, _AT_ENDS, _BEYOND, _NARROW = (1.6, 0.12), 0.2, 1e-3, 0.5
 """Draws from around the whole mixture: by how much wider, and in what share; those at its ends: in
 what share, what part of the weight lies beyond, and how narrow they are, in standard deviations."""
+_TAIL = 2.2, 0.01
+"""A last component: by how much it is wider than all, and its weight. It adds two per cent to the
+standard deviations, and keeps the importance weights of what lies far outside from being large."""
 _TEMPERED = 0.5
 _LEAST = 1e-6
 """The weight of a component that stays."""
@@ -60,8 +63,9 @@ def mixture_of(t: Array, weight: Array) -> Mixture:
     off = t - mean
     covariance = (off.T * weight) @ off
     covariance[np.diag_indices(dim)] += 1e-9 * np.trace(covariance) / dim + 1e-300
+    whole = _gaussian(mean, covariance)
     if most < 2:
-        return Mixture(log_weights=np.zeros(1), components=[_gaussian(mean, covariance)])
+        return Mixture(log_weights=np.zeros(1), components=[whole])
     root = np.linalg.cholesky(covariance)
     white = np.linalg.solve(root, off.T).T
     means = white[_spread(white, weight, most)]
@@ -86,7 +90,9 @@ def mixture_of(t: Array, weight: Array) -> Mixture:
         _gaussian(mean + root @ one, root @ each @ root.T)
         for one, each in zip(means, covariances, strict=True)
     ]
-    return Mixture(log_weights=log_weights, components=parts)
+    scale, share = _TAIL
+    log_weights = np.append(log_weights + math.log1p(-share), math.log(share))
+    return Mixture(log_weights=log_weights, components=[*parts, whole.scaled(scale)])
 
 
 def wider(over: Mixture, t: Array, weight: Array) -> Mixture:
