@@ -28,6 +28,7 @@ from scorevi.solvers.structure import (
     Structure,
     believed,
     evened,
+    is_exact,
     parameters,
     regressed,
     structure,
@@ -165,7 +166,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     pairs = scales[sane], others[sane], scores[sane], weight
     rates, looked = q.given.rates, state.looked
     own = parameters(base, q.turn, q.scales)
-    if len(z) >= _OFTEN * looked:
+    if len(z) >= _OFTEN * looked and not is_exact(rates, *pairs):
         units = base.factor[list(q.scales)] @ q.turn[:, :number]
         found = structure(base, state.z[sane], state.h[sane], weight)
         if found is not None and set(found.scales) > set(q.scales):

@@ -90,9 +90,9 @@ def mixture_of(t: Array, weight: Array) -> Mixture:
         _gaussian(mean + root @ one, root @ each @ root.T)
         for one, each in zip(means, covariances, strict=True)
     ]
-    scale, share = _TAIL
-    log_weights = np.append(log_weights + math.log1p(-share), math.log(share))
-    return Mixture(log_weights=log_weights, components=[*parts, whole.scaled(scale)])
+    wide, part = _TAIL
+    log_weights = np.append(log_weights + math.log1p(-part), math.log(part))
+    return Mixture(log_weights=log_weights, components=[*parts, whole.scaled(wide)])
 
 
 def wider(over: Mixture, t: Array, weight: Array) -> Mixture:

@@ -203,21 +203,20 @@ def regressed(
     middle = weight @ powers / weight.sum()
     middle[0] = 0.0
     design = _design(powers - middle, t, y)
-    hat = _hat(design, weight)
-    coefficients = hat @ h
+    coefficients = _least_squares(design, h, weight)
     off = h - design @ coefficients
     square = np.vecdot(off, off) * weight
     most = _OUTLYING**2 * max(float(np.median(square)), 1e-300)
     if float(square.max()) > most:
         weight = weight * (most / np.maximum(square, most))
-        hat = _hat(design, weight)
-        coefficients = hat @ h
+        coefficients = _least_squares(design, h, weight)
         off = h - design @ coefficients
     split = len(rates) * (1 + number)
     slopes = -symmetric_parts(coefficients[split:].reshape(len(rates), width, width))
     linear = coefficients[:split]
     if own is not None:
         spare = len(t) / max(1.0, len(t) - design.shape[1])
+        hat = _hat(design, weight)
         noise = hat**2 @ (off**2 * spare)
         linear = trusted(linear, noise[:split], linear.size)[0]
         noises = noise[split:].reshape(len(rates), width, width)
@@ -260,6 +259,12 @@ def parameters(base: Gaussian, turn: Array, scales: tuple[int, ...]) -> Array:
     others = np.setdiff1d(np.arange(base.dim), scales)
     ways = turn[:, len(scales) :].T @ np.linalg.inv(base.factor)[:, others]
     return np.asarray(ways.T / np.sqrt(np.vecdot(ways.T, ways.T))[:, None])
+
+
+def is_exact(rates: Array, t: Array, y: Array, h: Array, weight: Array) -> bool:
+    """Return whether terms leave nothing but rounding of what a line leaves."""
+    before = cross_validated(np.zeros((1, t.shape[1])), t, y, h, weight)
+    return cross_validated(rates, t, y, h, weight) <= _EXACT * before
 
 
 def believed(given: Given, t: Array, y: Array, h: Array) -> Mask:
@@ -324,15 +329,25 @@ def _design(powers: Array, t: Array, y: Array) -> Array:
     return np.concatenate([intercepts, slopes], axis=1)
 
 
-def _hat(design: Array, weight: Array) -> Array:
-    """Return what turns values into coefficients of weighted least squares."""
+def _least_squares(design: Array, values: Array, weight: Array) -> Array:
+    """Return the coefficients of weighted least squares."""
     weighted = design.T * weight
-    gram = weighted @ design
+    return _solved(weighted @ design, weighted @ values)
+
+
+def _hat(design: Array, weight: Array) -> Array:
+    """Return what turns values into these coefficients."""
+    weighted = design.T * weight
+    return _solved(weighted @ design, weighted)
+
+
+def _solved(gram: Array, right: Array) -> Array:
     sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     gram = gram / sizes / sizes[:, None]
     gram[np.diag_indices(len(gram))] += _RIDGE
-    right = weighted / sizes[:, None]
-    return np.asarray(scipy.linalg.solve(gram, right, assume_a="pos") / sizes[:, None])
+    return np.asarray(
+        scipy.linalg.solve(gram, right / sizes[:, None], assume_a="pos") / sizes[:, None]
+    )
 
 
 def _residual(given: Given, t: Array, y: Array, h: Array) -> Array:
@@ -349,4 +364,4 @@ def _gain(rates: Array, rate: Array, t: Array, y: Array, residual: Array, weight
     new = new - known @ np.linalg.lstsq(known * np.sqrt(weight)[:, None], new * np.sqrt(weight))[0]
     design = new[:, None] * np.concatenate([np.ones((len(t), 1)), t, y], axis=1)
     right = (design.T * weight) @ residual
-    return float((right * (_hat(design, weight) @ residual)).sum())
+    return float((right * _least_squares(design, residual, weight)).sum())
