@@ -6,7 +6,7 @@ import pytest
 import scorevi
 from scorevi import Gaussian, Nested
 from scorevi.solvers.overall import importance, mixture_of
-from scorevi.solvers.structure import structure
+from scorevi.solvers.scales import structure
 
 GROUPS = 8
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])

@@ -1,7 +1,7 @@
 r"""Nested score matching: a mixture over the scales of a hierarchy, a Gaussian given them.
 
 Where scores say that a posterior is Gaussian given a few of its parameters
-(:mod:`scorevi.solvers.structure`), these are given a mixture of their own
+(:mod:`scorevi.solvers.scales`), these are given a mixture of their own
 (:mod:`scorevi.solvers.overall`), and everything else a Gaussian whose precision is a sum of powers
 of them (:mod:`scorevi.families.given`). A step regresses the scores of all pairs once more, and
 weighs all draws once more; draws come from q and, a quarter of them, from wider than q along the
@@ -24,7 +24,7 @@ from scorevi.families import Mixture, Nested, is_sound
 from scorevi.solvers.base import Batch
 from scorevi.solvers.overall import importance, mixture_of, wider
 from scorevi.solvers.replay import ReplayState
-from scorevi.solvers.structure import (
+from scorevi.solvers.scales import (
     Structure,
     believed,
     evened,
