@@ -9,12 +9,12 @@ True
 from scorevi import examples, plots
 from scorevi._version import __version__
 from scorevi.base.status import FitError, FitWarning, Status
-from scorevi.families import Gaussian, Mixture
+from scorevi.families import Gaussian, LowRank, Mixture
 from scorevi.fit import Step, fit, iterate
 from scorevi.results.fit import Fit
 from scorevi.results.loading import load
 from scorevi.results.parts import Trace
-from scorevi.solvers import BBVI, GSM, BaM, Replay
+from scorevi.solvers import BBVI, GSM, BaM, LowRankReplay, Replay
 from scorevi.targets import from_function, from_jax, from_numpyro, from_pymc, from_stan
 from scorevi.targets.stan import compile_stan
 
@@ -26,6 +26,8 @@ __all__ = [
     "FitError",
     "FitWarning",
     "Gaussian",
+    "LowRank",
+    "LowRankReplay",
     "Mixture",
     "Replay",
     "Status",

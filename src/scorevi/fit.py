@@ -19,12 +19,14 @@ from scorevi.engine.run import Run
 from scorevi.engine.settings import Settings
 from scorevi.engine.showing import Showing
 from scorevi.engine.stopping import TOLERANCE, StopRule
-from scorevi.families import Approximation, Gaussian
-from scorevi.results.best_of import best_of, rank
+from scorevi.families import Approximation, Gaussian, LowRank
+from scorevi.results.best_of import best_of
+from scorevi.results.best_of import rank as rank_of
 from scorevi.results.fit import Fit
 from scorevi.results.of_run import of_run
-from scorevi.solvers import HasVariants, Solver, make_solver, of_family
+from scorevi.solvers import HasVariants, LowRankReplay, Solver, make_solver, of_family
 from scorevi.solvers.base import Grows
+from scorevi.solvers.room import within_memory
 from scorevi.starts.start import Initial, Near
 from scorevi.targets import Target, as_target
 from scorevi.targets.isolated import Isolation, evaluating
@@ -60,6 +62,7 @@ def fit(
     initial: Initial = None,
     family: str = "gaussian",
     components: int | None = None,
+    rank: int | None = None,
     stop: bool = True,
     tolerance: float = TOLERANCE,
     restarts: int = 0,
@@ -105,9 +108,13 @@ def fit(
         it is not the posterior, as many as the scores ask for (:mod:`scorevi.solvers.mixing`), up
         to 256 dimensions; ``"mixture"``, the same, and other modes are looked for in any case. For
         the solvers ``"auto"`` and ``"replay"``, and targets with a log density; the solvers of the
-        paper fit one Gaussian.
+        paper fit one Gaussian. For dimensions in which no matrix fits: ``"low-rank"``, a diagonal
+        and ``rank`` directions, and ``"diagonal"`` (mean field), in memory O(D·rank). ``"auto"``
+        takes the first where one Gaussian would not fit into memory; the others then refuse.
     components
         The most components of a mixture; as many as the dimension allows if left out.
+    rank
+        The most directions of ``family="low-rank"``; 16 if left out.
     stop
         Whether to stop when nothing is left to gain (:mod:`scorevi.engine.stopping`). False goes on
         to the limit.
@@ -165,9 +172,10 @@ def fit(
         )
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
     restarts = as_count("restarts", restarts, least=0)
-    solver, initial = resolve(solver, batch_size, initial, family, components)
-    variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
+    solver, initial = resolve(solver, batch_size, initial, family, components, rank)
     target = as_target(target)
+    solver, note = within_memory(solver, family, target.dim)
+    variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     keeper = open_checkpoint(checkpoint, resume, checkpoint_seconds)
     if keeper is not None and restarts:
         raise ValueError(
@@ -176,7 +184,7 @@ def fit(
         )
     if not is_positive(tolerance):
         raise ValueError(f"`tolerance` must be a positive number; got {tolerance!r}.")
-    rule = partial(_rule, stop, target, float(tolerance), isinstance(solver, Grows))
+    rule = partial(_rule, stop, target, float(tolerance), solver)
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     isolation = Isolation(isolate, score_timeout, workers)
     made: list[tuple[Fit, str]] = []
@@ -203,12 +211,14 @@ def fit(
                 made += [of_run(one) for one in (run, *others.made())]
             if run.status == "interrupted" or others.interrupted:
                 break
-    result, warning = max(made, key=lambda one: rank(one[0]))
+    result, warning = max(made, key=lambda one: rank_of(one[0]))
     asked = len(variants) * (1 + restarts)
     if asked > 1:
         result = best_of([fit for fit, _ in made], result, asked)
     # Not its workers, which are gone.
     result = dataclasses.replace(result, target=target, isolation=isolation)
+    if note:
+        result = dataclasses.replace(result, notes=(note, *result.notes))
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:
@@ -229,6 +239,7 @@ def iterate(
     initial: Initial = None,
     family: str = "gaussian",
     components: int | None = None,
+    rank: int | None = None,
 ) -> Iterator[Step]:
     """Yield one :class:`Step` per update, for loops that decide themselves when to stop.
 
@@ -247,10 +258,12 @@ def iterate(
     (10,)
     """
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
-    solver, initial = resolve(solver, batch_size, initial, family, components)
+    solver, initial = resolve(solver, batch_size, initial, family, components, rank)
+    target = as_target(target)
+    solver, _ = within_memory(solver, family, target.dim)
     settings = Settings(seed_entropy(seed), initial, max_gradients, max_seconds)
-    run = make_run(as_target(target), solver, settings)
-    return _steps(run, *_rule(False, run.evaluator.target, TOLERANCE, isinstance(solver, Grows)))
+    run = make_run(target, solver, settings)
+    return _steps(run, *_rule(False, target, TOLERANCE, solver))
 
 
 def resolve(
@@ -259,14 +272,15 @@ def resolve(
     initial: Initial,
     family: str = "gaussian",
     components: int | None = None,
+    rank: int | None = None,
 ) -> tuple[Solver, Initial]:
     """Return the solver, and what the start means with it."""
     if isinstance(solver, str) and solver == "auto":
         if initial is None:
             initial = "auto"
-        elif not isinstance(initial, (str, Gaussian, Near)):
+        elif not isinstance(initial, (str, Gaussian, LowRank, Near)):
             initial = Near(initial)
-    return of_family(make_solver(solver, batch_size), family, components), initial
+    return of_family(make_solver(solver, batch_size), family, components, rank), initial
 
 
 def _steps(run: Run, *rules: StopRule) -> Iterator[Step]:
@@ -299,6 +313,10 @@ def make_run(target: Target, solver: Solver, settings: Settings) -> Run:
     return Run(target, solver, settings)
 
 
-def _rule(stop: bool, target: Target, tolerance: float, grows: bool) -> list[StopRule]:
+def _rule(stop: bool, target: Target, tolerance: float, solver: Solver) -> list[StopRule]:
     """Return a stop rule for one run, if there is to be any, or a solver must be told to go on."""
-    return [StopRule(target.dim, tolerance, ends=stop)] if stop or grows else []
+    if not (stop or isinstance(solver, Grows)):
+        return []
+    few = isinstance(solver, LowRankReplay)
+    determined = solver.pairs_to_determine(target.dim) if few else None
+    return [StopRule(target.dim, tolerance, ends=stop, determined=determined)]

@@ -82,9 +82,11 @@ Examples:
     type=click.Choice(FAMILIES),
     default="gaussian",
     show_default=True,
-    help="One Gaussian, or as many as the posterior asks for.",
+    help="One Gaussian; as many as the posterior asks for; or, in very many dimensions, one with "
+    "few directions or none.",
 )
 @click.option("--components", type=int, help="The most components of a mixture.")
+@click.option("--rank", type=int, help="The most directions of the family low-rank.  [default: 16]")
 @click.option(
     "--max-gradients",
     type=int,

@@ -131,13 +131,22 @@ class Watched(Protocol):
 class StopRule:
     """Looks at the records of a run, and says when to end it."""
 
-    def __init__(self, dim: int, tolerance: float = TOLERANCE, *, ends: bool = True) -> None:
+    def __init__(
+        self,
+        dim: int,
+        tolerance: float = TOLERANCE,
+        *,
+        ends: bool = True,
+        determined: int | None = None,
+    ) -> None:
         self._ends = ends
         self._dim = dim
         self._tolerance = tolerance
         self.next_update = 1.0
         """How many updates there must be for the next look; fixed, not a matter of timing."""
-        self._least_effort = float(max(_LEAST_GRADIENTS, 4 * (dim + 2)))
+        # ``determined``: the pairs that determine a q, D + 1 of them for a Gaussian.
+        pairs = (dim if determined is None else determined - 1) + 2
+        self._least_effort = float(max(_LEAST_GRADIENTS, 4 * pairs))
         self._level_since = math.inf
         self._wandering_since = math.inf
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scorevi.families import Mixture
+from scorevi.families import LowRank, Mixture
 from scorevi.results.parts import Summary
 from scorevi.results.structure import found_in
 
@@ -26,6 +26,8 @@ def one_line(fit: Fit) -> str:
 
 
 def _kind(fit: Fit) -> str:
+    if isinstance(fit.q, LowRank):
+        return f", a diagonal and {fit.q.rank} directions," if fit.q.rank else ", a diagonal,"
     count = len(fit.q.components) if isinstance(fit.q, Mixture) else 1
     return f", a mixture of {count}," if count > 1 else ""
 

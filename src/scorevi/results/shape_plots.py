@@ -13,7 +13,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.extras import require
-from scorevi.families import Gaussian, Mixture
+from scorevi.families import Gaussian, LowRank, Mixture
 from scorevi.results.fit import Fit
 from scorevi.results.plots import ACCENT, INK, MUTED, label, tidy, with_png
 from scorevi.results.structure import between
@@ -114,7 +114,7 @@ def plot_pair(fit: Fit, x: str, y: str, draws: int = 500, seed: int = 0) -> Any:
     return with_png(figure)
 
 
-def _parts(fit: Fit) -> tuple[Array, tuple[Gaussian, ...]]:
+def _parts(fit: Fit) -> tuple[Array, tuple[Gaussian | LowRank, ...]]:
     fit.mean  # noqa: B018  (refuses a fit without an update)
     if isinstance(fit.q, Mixture):
         return fit.q.weights, fit.q.components
@@ -128,8 +128,10 @@ def _number(fit: Fit, name: str, argument: str) -> int:
     return fit.labels.index(name)
 
 
-def _marginal(part: Gaussian, pair: list[int]) -> Gaussian:
-    rows = part.factor[pair]
+def _marginal(part: Gaussian | LowRank, pair: list[int]) -> Gaussian:
+    units = np.zeros((2, part.dim))
+    units[[0, 1], pair] = 1.0
+    rows = np.asarray(part.whiten_score(units))  # those of the factor
     return Gaussian.from_moments(part.mean[pair], rows @ rows.T)
 
 

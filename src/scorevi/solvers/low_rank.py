@@ -58,6 +58,8 @@ _NUMBERS, _MOST_PAIRS = 1 << 22, 512
 """What the memory may hold, pairs times dimensions; and pairs in any case."""
 _HISTORY, _RIDGE = 8, 1e-12
 """Means that are remembered, and what keeps equal ones from being told apart."""
+_SETTLED = 1e-3
+"""A relative change of the diagonal after which no other pass is made, where noise is larger."""
 _EXPLAINED = 1e-6
 """What may be left of the scores, relative, for the directions of q to be all there are."""
 _TELLING = 1.2
@@ -151,6 +153,14 @@ class LowRankReplay:
         """Return how many pairs determine a target of the family."""
         return min(dim, self.rank) + 1
 
+    def pairs_to_tell(self) -> int:
+        """Return how many pairs there must be for all directions to be looked for."""
+        return _ROWS * _looked_for(self.rank)
+
+    def most_pairs(self, dim: int) -> int:
+        """Return how many pairs the memory may hold."""
+        return _kept(dim, self.rank, 2 * _MOST_PAIRS, 0.0)
+
     def init(self, q: LowRank) -> LowRankState:
         """Start from q with an empty memory."""
         rows, nothing = np.empty((0, q.dim)), np.zeros(q.dim)
@@ -185,6 +195,14 @@ class LowRankReplay:
             is_linear=bent <= _LINEAR,
             is_near=state.total > 0,
         )
+        if _is_right(q, offset, odd):
+            # Few pairs may not tell as much as q knows.
+            found = found._replace(
+                diagonal=np.ones(q.dim),
+                directions=q.directions,
+                values=q.widths**-2.0,
+                unexplained=_EXPLAINED,
+            )
         narrower, wider = (_reach(left) for left in (bent, max(bent, found.unexplained)))
         within = _within(found, q, narrower, wider)
         aim, weight, trust = _aimed(state, within, even, total)
@@ -227,7 +245,13 @@ def _found(
         found = decompose(x, y, min(rank, enough), guess, past, is_near=is_near)
         if found.unexplained < _EXPLAINED:
             return found
-    return decompose(x, y, most, guess, past, is_near=is_near)
+    return decompose(x, y, most, guess, past, is_near=is_near, settled=_SETTLED)
+
+
+def _is_right(q: LowRank, offset: Array, odd: Array) -> bool:
+    """Whether q explains scores that it has not seen to rounding."""
+    mismatch = np.asarray(q.whiten_score(odd)) + (z := q.whitened(offset))
+    return float(np.linalg.norm(mismatch)) <= _EXPLAINED * float(np.linalg.norm(z))
 
 
 def _bent(q: LowRank, odd: Array, even: Array) -> float:

@@ -24,10 +24,9 @@ import scipy.linalg
 
 from scorevi.base.arrays import Array
 
-_PASSES, _WORK = 60, 4e9
+_PASSES, _WORK = 24, 2e9
 """The most passes, and multiplications of all of them, but for three."""
 _FEWEST = 3
-_SETTLED = 1e-12
 _STANDS_OUT = 3.0
 """Standard errors by which a direction differs from none."""
 _LEAST = 1e-6
@@ -95,7 +94,14 @@ def rescaled(found: Structure, diagonal: Array) -> Structure:
 
 
 def decompose(
-    x: Array, y: Array, most: int, diagonal: Array, past: Past, *, is_near: bool = False
+    x: Array,
+    y: Array,
+    most: int,
+    diagonal: Array,
+    past: Past,
+    *,
+    is_near: bool = False,
+    settled: float = 1e-12,
 ) -> Structure:
     """Find a diagonal and at most ``most`` directions that explain rows y by rows x.
 
@@ -111,6 +117,8 @@ def decompose(
         What is known of the diagonal beside the rows, in the same units.
     is_near
         Whether the guess is worth beginning with.
+    settled
+        A relative change of the diagonal after which no other pass is made.
     """
     count, dim = x.shape
     squares, products = (np.einsum("ij,ij->j", x, one) for one in (x, y))
@@ -128,7 +136,7 @@ def decompose(
         before, found = found, np.maximum(
             _diagonal(own, past, found, squares), _LEAST * diagonal
         )
-        if np.abs(found - before).max() <= _SETTLED * np.abs(found).max():
+        if (np.abs(found - before) <= settled * np.abs(found)).all():
             break
     error = _error(x, y, found, vectors, own, past)
     # What is narrow by mistake is found out by the next draws, what is wide may not be.

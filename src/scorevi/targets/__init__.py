@@ -7,7 +7,7 @@ from typing import Any
 
 from scorevi.base.target import Evaluation, Failure, Parameter, Target, is_thread_safe
 from scorevi.base.variables import Variables
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
 from scorevi.targets.function import FunctionTarget, from_function
 from scorevi.targets.jax import JaxTarget, from_jax
 from scorevi.targets.numpyro import from_numpyro
@@ -61,7 +61,7 @@ def as_target(thing: Any) -> Target:
             thing.dim,
             log_density,
             getattr(thing, "names", None),
-            thread_safe=isinstance(thing, Gaussian) or is_thread_safe(thing),
+            thread_safe=isinstance(thing, (Gaussian, LowRank)) or is_thread_safe(thing),
         )
     if callable(thing):
         raise ValueError(

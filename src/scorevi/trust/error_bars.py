@@ -41,7 +41,12 @@ def error_bars(q: Approximation, fresh: Fresh) -> ErrorBars:
     """
     theta, score = fresh.theta[fresh.good], fresh.score[fresh.good]
     white = q.coordinates
-    found = steps(white.factor / q.sd[:, None], white.whiten(theta), q.mismatch(theta, score))
+
+    def images(rows: Array) -> Array:
+        return np.asarray(white.image(rows)) / q.sd
+
+    z, mismatch = white.whiten(theta), q.mismatch(theta, score)
+    found = steps(images(mismatch), images(z), z, mismatch, images)
     mean_step, mean_error = found.mean * q.sd, found.mean_error * q.sd
     sd_step, sd_error = found.log_sd * q.sd, found.log_sd_error * q.sd
     return ErrorBars(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.families import Mixture
+from scorevi.families import LowRank, Mixture
 from scorevi.trust.examination import (
     MEAN_FAIL,
     MEAN_WARN,
@@ -29,6 +29,10 @@ _SHORTER = 0.05
 _ELSE = (
     "Reparametrise (of a hierarchy try the other form: centered where each group has many "
     "observations, non-centered where it has few), or sample."
+)
+_CORRELATIONS = (
+    "Its correlations may be more than a diagonal and so many directions can hold: allow a larger "
+    "rank, or where it fits into memory a full Gaussian, family='gaussian'."
 )
 _MIXTURE = "Fit a mixture, with family='mixture'."
 _AGREES = 0.1
@@ -116,12 +120,13 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
     theta, log_ratio = look_wider(exam)
     weights = smooth(log_ratio)
     t, mean = _weighted(exam, theta, weights.weights)
-    covariance = (weights.weights * (t - mean).T) @ (t - mean)
-    if not np.abs(0.5 * np.log(np.diag(covariance))).max() < _AGREES:
-        scales = np.diag(exam.q.sd)
-        theta, log_ratio = look_again(
-            exam, exam.q.mean + exam.q.sd * mean, scales @ covariance @ scales
-        )
+    variance = weights.weights @ (t - mean) ** 2
+    if not np.abs(0.5 * np.log(variance)).max() < _AGREES:
+        sd = exam.q.sd
+        found = variance * sd**2
+        if not isinstance(exam.q, LowRank):
+            found = (weights.weights * (t - mean).T) @ (t - mean) * sd * sd[:, None]
+        theta, log_ratio = look_again(exam, exam.q.mean + sd * mean, found)
         weights = smooth(log_ratio)
     advice = f"{_intervals(exam, theta, weights.weights)} {_instead(exam)}"
     found = list(_moments(exam, theta, weights.weights, "draws from wider than the fit"))
@@ -139,6 +144,8 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
 
 def _instead(exam: Examination) -> str:
     """Say what to do where this q will not do."""
+    if isinstance(exam.q, LowRank):
+        return f"{_CORRELATIONS} {_ELSE}"
     return _ELSE if isinstance(exam.q, Mixture) else f"{_MIXTURE} {_ELSE}"
 
 
