@@ -50,8 +50,11 @@ _REACH, _LONGEST_REACH = 2.0, 1e6
 _STRAIGHT = 0.5
 """The factor by which a step may change a variance: where scores are bent, at most, and times what
 the even part of the scores is next to the odd one."""
-_SHIFT = 0.2
-"""The bound of a shift, in units of √D times the reach."""
+_SHIFT = 0.35
+"""The bound of a shift, in standard deviations, next to the factor."""
+_LONGEST_STRIDE = 64.0
+_LEAST_SHARE = 0.05
+"""What is gone of a shift in any case."""
 _LINEAR = 1e-9
 """An even part next to the odd one, which is rounding."""
 _NUMBERS, _MOST_PAIRS = 1 << 22, 512
@@ -80,6 +83,10 @@ class LowRankState(NamedTuple):
     """Where the mean should be, (D,), by all batches together."""
     weight: float
     """How many pairs that is worth."""
+    shift: Array
+    """The last step of the mean, (D,)."""
+    stride: Array
+    """By how much each coordinate may go further than scores that bend allow, (D,)."""
     means: Array
     """The last means of q, (m, D)."""
     scores: Array
@@ -165,7 +172,7 @@ class LowRankReplay:
         """Start from q with an empty memory."""
         rows, nothing = np.empty((0, q.dim)), np.zeros(q.dim)
         size = self.batch_size_for(q.dim)
-        return LowRankState(q, rows, rows, Past(nothing, nothing), q.mean, 0.0, rows, rows, 0, size)
+        return LowRankState(q, rows, rows, Past(nothing, nothing), q.mean, 0.0, nothing, nothing + 1.0, rows, rows, 0, size)
 
     def step(self, state: LowRankState, batch: Batch) -> tuple[LowRankState, LowRankInfo]:
         """Remember the batch, and move q to where all pairs together say."""
@@ -201,16 +208,15 @@ class LowRankReplay:
                 diagonal=np.ones(q.dim),
                 directions=q.directions,
                 values=q.widths**-2.0,
-                unexplained=_EXPLAINED,
+                unexplained=np.zeros(q.dim),
             )
-        narrower, wider = (_reach(left) for left in (bent, max(bent, found.unexplained)))
-        within = _within(found, q, narrower, wider)
-        aim, weight, trust = _aimed(state, within, even, total)
+        region = _Region.of(found, q, odd, even)
+        # A shift by less precision than there is would go too far.
+        steep, within = region.not_wider(found, q), region.bounded(found, q)
+        aim, weight, trust = _aimed(state, steep, even, total)
         score = even.mean(axis=0)
-        shift = aim - q.mean
-        length = float(np.linalg.norm(q.whitened(shift[None])))
-        bound = _SHIFT * wider * math.sqrt(q.dim)
-        mean = q.mean + shift * min(1.0, bound / max(length, 1e-300))
+        shift, stride = region.shortened(aim - q.mean, state)
+        mean = q.mean + shift
         gone = max(0, len(offsets) - _kept(q.dim, self.rank, total, bent))
         share = gone / len(offsets)
         new = LowRankState(
@@ -223,6 +229,8 @@ class LowRankReplay:
             ),
             aim=aim,
             weight=weight,
+            shift=shift,
+            stride=stride,
             means=np.concatenate([state.means, q.mean[None]])[-_HISTORY:],
             scores=np.concatenate([state.scores, score[None]])[-_HISTORY:],
             total=total,
@@ -243,7 +251,7 @@ def _found(
         most = dim
     if is_linear and min(rank, enough) < most:
         found = decompose(x, y, min(rank, enough), guess, past, is_near=is_near)
-        if found.unexplained < _EXPLAINED:
+        if math.sqrt(float(np.mean(found.unexplained**2))) < _EXPLAINED:
             return found
     return decompose(x, y, most, guess, past, is_near=is_near, settled=_SETTLED)
 
@@ -263,22 +271,85 @@ def _bent(q: LowRank, odd: Array, even: Array) -> float:
     return math.sqrt(ratio * len(even) / (len(even) - 1.0))
 
 
-def _reach(left: float) -> float:
-    """Return the factor by which a variance may change, by what is not as it should be."""
-    return min(max(_STRAIGHT / max(left, 1e-300), _REACH), _LONGEST_REACH)
+class _Region(NamedTuple):
+    """How far a step may go, coordinate by coordinate, of which a few among very many may be bent.
 
-
-def _within(found: Structure, q: LowRank, narrower: float, wider: float) -> Structure:
-    """Bound precisions by factors around those of q.
-
-    A q that is too narrow is put right by its next draws; one that is too wide may not have any.
+    A q that is too narrow is put right by its next draws; one that is too wide may not have any. So
+    what the directions leave unexplained bounds how much wider q may become. Of a shift it makes
+    that share doubtful.
     """
-    diagonal = np.clip(found.diagonal, 1.0 / wider, narrower)
-    if (diagonal != found.diagonal).any():
-        found = rescaled(found, diagonal)
-    rows = (found.directions / np.sqrt(diagonal)[:, None]).T
-    before = np.vecdot(rows, rows) + (rows @ q.directions) ** 2 @ (q.widths**-2.0 - 1.0)
-    return found._replace(values=np.clip(found.values, before / wider, before * narrower))
+
+    narrower: Array
+    """Factors of the precision, (D,)."""
+    wider: Array
+    """Factors of the variance, (D,)."""
+    odd: Array
+    """Half differences of scores, in units of q's diagonal, (p, D)."""
+    even: Array
+    """What their means vary by, (p, D)."""
+    explained: Array
+    """The share of the scores that is explained, (D,)."""
+
+    @classmethod
+    def of(cls, found: Structure, q: LowRank, odd: Array, even: Array) -> _Region:
+        """Ask the scores of a batch."""
+        odd, even = odd * q.scale, (even - even.mean(axis=0)) * q.scale
+        bent = _ratio(even, odd)
+        explained = np.maximum(1.0 - found.unexplained**2, _LEAST_SHARE)
+        return cls(_reach(bent), _reach(np.maximum(bent, found.unexplained)), odd, even, explained)
+
+    def bounded(self, found: Structure, q: LowRank) -> Structure:
+        """Keep precisions within factors of those of q."""
+        return self._clipped(found, q, self.narrower)
+
+    def not_wider(self, found: Structure, q: LowRank) -> Structure:
+        """Keep precisions from being too small alone."""
+        return self._clipped(found, q, np.full(q.dim, np.inf))
+
+    def _clipped(self, found: Structure, q: LowRank, narrower: Array) -> Structure:
+        diagonal = np.clip(found.diagonal, 1.0 / self.wider, narrower)
+        if (diagonal != found.diagonal).any():
+            found = rescaled(found, diagonal)
+        rows = (found.directions / np.sqrt(diagonal)[:, None]).T
+        before = np.vecdot(rows, rows) + (rows @ q.directions) ** 2 @ (q.widths**-2.0 - 1.0)
+        bent = _ratio(self.even @ rows.T, self.odd @ rows.T)
+        left = np.sqrt(np.mean(found.unexplained**2))
+        most = before * _reach(bent) if np.isfinite(narrower).all() else np.inf
+        values = np.clip(found.values, before / _reach(np.maximum(bent, left)), most)
+        return found._replace(values=values)
+
+    def shortened(self, shift: Array, state: LowRankState) -> tuple[Array, Array]:
+        """Bound a shift, of each coordinate in units of its own sd and of all together.
+
+        A coordinate that is held back twice the same way may go twice as far, and one that turns
+        round half as far.
+        """
+        q = state.q
+        same = np.sign(shift) * np.sign(state.shift)
+        stride = np.where(same < 0, np.maximum(1.0, 0.5 * state.stride), state.stride)
+        most = _SHIFT * self.narrower * stride * q.sd
+        wanted = self.explained * shift
+        shift = np.clip(wanted, -most, most)
+        length = float(np.linalg.norm(q.whitened(shift[None])))
+        bound = _SHIFT * float(np.linalg.norm(self.narrower * stride))
+        held = (np.abs(wanted) > most) & (same > 0)
+        stride = np.where(held, np.minimum(2.0 * stride, _LONGEST_STRIDE), stride)
+        return shift * min(1.0, bound / max(length, 1e-300)), stride
+
+
+def _ratio(even: Array, odd: Array) -> Array:
+    """Return, for each column, the even part next to the odd one; 1 where they cannot tell."""
+    count = len(even)
+    if count < 2:
+        return np.ones(odd.shape[1])
+    one, two = np.vecdot(even.T, even.T), np.vecdot(odd.T, odd.T)
+    both = one * (len(odd) / (count - 1.0)) / np.maximum(two, np.finfo(np.float64).tiny)
+    return np.asarray(np.sqrt(both))
+
+
+def _reach(left: Array) -> Array:
+    """Return factors by which variances may change, by what is not as it should be."""
+    return np.clip(_STRAIGHT / np.maximum(left, 1e-300), _REACH, _LONGEST_REACH)
 
 
 def _aimed(

@@ -61,8 +61,8 @@ class Structure(NamedTuple):
     """What the matrix is along them there, (k,); of any sign."""
     own: Past
     """What the rows say of the diagonal."""
-    unexplained: float
-    """What is left of a coordinate of y next to all of it, root mean square: 0 if nothing is."""
+    unexplained: Array
+    """What is left of each coordinate of y next to all of it, (D,): 0 where nothing is."""
 
     def whiten(self, rows: Array) -> Array:
         """Return rows (n, D) whose squared lengths are those of r A⁻¹ rᵀ; the values positive."""
@@ -232,7 +232,7 @@ def _assembled(
     roots = np.sqrt(diagonal)
     left = _left(x, y, diagonal, vectors)
     power, rest = (np.einsum("ij,ij->j", rows, rows) for rows in (y, left))
-    unexplained = float(np.sqrt(np.mean(rest / np.maximum(power, np.finfo(np.float64).tiny))))
+    unexplained = np.sqrt(rest / np.maximum(power, np.finfo(np.float64).tiny))
     if not vectors.shape[1]:
         return Structure(diagonal, error, vectors, np.empty(0), own, unexplained)
     basis = scipy.linalg.qr(vectors / roots[:, None], mode="economic", check_finite=False)[0]

@@ -1,8 +1,9 @@
 """Starts without a D × D array, for a q of a diagonal and directions.
 
-Two racers, as in :mod:`scorevi.starts.chosen`: one from N(point, I), and one from the end of an
-L-BFGS climb with the curvature that it has seen. The one with the best ELBO after a few steps goes
-on; the first, if it comes to explain the scores of its draws, at once.
+Racers, as in :mod:`scorevi.starts.chosen`: one from N(point, 0.01·I), which sees the scores straight
+and widens as long as they are; one from N(point, I); and one from the end of an L-BFGS climb with
+the curvature that it has seen. The one with the best ELBO after a few steps goes on; the first that
+comes to explain the scores of its draws, at once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from scorevi.starts.race import Racer
 _DRAWS, _RACE = 8, 64
 """Gradients of the first look, and of each racer."""
 _CLIMB = 256
+_NARROW = 0.1
 _GOOD_ENOUGH, _CERTAIN = 0.5, 0.1
 """Fisher residuals: of a start that needs no search, and of a racer that has arrived."""
 _FAR = 1e6
@@ -32,7 +34,7 @@ def choose_large(
     evaluator: Evaluator, rng: np.random.Generator, point: Array, solver: LowRankReplay
 ) -> tuple[LowRankState, str]:
     """Return the better of what was tried, to go on from, and what was done in words."""
-    around = at_point(point)
+    around = at_point(point).scaled(_NARROW)
     if evaluator.remaining < _DRAWS:
         return solver.init(around), "the budget is too small to choose a start"
     before = evaluator.spent
@@ -61,9 +63,15 @@ def _race(
     residuals = first.residuals
     if float(residuals.mean()) <= _GOOD_ENOUGH or not evaluator.target.has_log_density:
         return
-    if float(np.median(residuals)) <= _FAR:
-        first.move(batch)
-        if first.run(rng, _RACE, _CERTAIN):
+    first.move(batch)
+    if first.run(rng, _RACE, _CERTAIN):
+        return
+    racers.append(Racer(evaluator, at_point(point), solver=solver))
+    second = racers[-1]
+    batch = second.look(rng, _DRAWS)
+    if float(np.median(second.residuals)) <= _FAR:
+        second.move(batch)
+        if second.run(rng, _RACE, _CERTAIN):
             return
     ascent = Ascent(evaluator)
     ascent.climb(point, at_most=min(_CLIMB, evaluator.remaining - _RACE))
