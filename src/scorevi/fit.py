@@ -317,6 +317,7 @@ def _rule(stop: bool, target: Target, tolerance: float, solver: Solver) -> list[
     """Return a stop rule for one run, if there is to be any, or a solver must be told to go on."""
     if not (stop or isinstance(solver, Grows)):
         return []
-    few = isinstance(solver, LowRankReplay)
-    determined = solver.pairs_to_determine(target.dim) if few else None
+    determined = None
+    if isinstance(solver, LowRankReplay):
+        determined = solver.pairs_to_determine(target.dim)
     return [StopRule(target.dim, tolerance, ends=stop, determined=determined)]

@@ -6,8 +6,8 @@ q of highest ELBO the mean of the even parts of the scores vanishes; and with m 
 that of q itself, and w minus that of q, :math:`E[m_i w_i]` is by how much the precision of q given
 all other parameters is larger than that of the target, coordinate by coordinate.
 
-Of many coordinates the largest distance is mostly noise. So the root mean square is looked at, noise
-included, and four times as much is what the largest of ten thousand may be.
+Of many coordinates the largest distance is mostly noise. So the root mean square is looked at,
+noise included, and √(2 log D) times as much is what the largest may be.
 """
 
 from __future__ import annotations
@@ -27,8 +27,6 @@ from scorevi.solvers.opposites import opposites
 _SHARE = 3
 """The last third of the pairs is looked at."""
 _FEWEST_BATCHES, _FEWEST_PAIRS = 4, 16
-_LARGEST = 4.0
-"""The largest of very many normal errors, over their root mean square."""
 _ERRORS = 3.0
 """Standard errors, beside those of the largest of many, beyond which something is off."""
 
@@ -36,7 +34,7 @@ _ERRORS = 3.0
 class FreshPairs(NamedTuple):
     """What is kept of a batch: sums over its pairs."""
 
-    count: int
+    pairs: int
     shift: Array
     """Of Newton's step for the mean, (D,)."""
     shift_squares: Array
@@ -57,7 +55,7 @@ class ArrivalOfPairs:
         self.least = least
         """Pairs that there must be, for all directions to have been looked for."""
         self._batches = deque(batches)
-        self._count = sum(batch.count for batch in batches)
+        self._count = sum(batch.pairs for batch in batches)
         self.total = total
         """Pairs of all updates."""
 
@@ -80,11 +78,11 @@ class ArrivalOfPairs:
             (wider**2).sum(axis=0),
         )
         self._batches.append(fresh)
-        self._count += fresh.count
-        self.total += fresh.count
+        self._count += fresh.pairs
+        self.total += fresh.pairs
         most = max(math.ceil(self.total / _SHARE), _FEWEST_PAIRS)
-        while self._count - self._batches[0].count >= most:
-            self._count -= self._batches.popleft().count
+        while self._count - self._batches[0].pairs >= most:
+            self._count -= self._batches.popleft().pairs
 
     def near(self, q: LowRank) -> Distance:
         """Return how far q is; anything, while there are too few batches to tell."""
@@ -104,6 +102,7 @@ class ArrivalOfPairs:
     def _ends(self, steps: Array, squares: Array) -> tuple[float, float]:
         """Return what the largest step may be, and what it is at least."""
         error = np.sqrt(np.maximum(squares - steps**2, 0.0) / max(1, self._count - 1))
-        beyond = _ERRORS + math.sqrt(2.0 * math.log(len(steps)))
-        upper = _LARGEST * math.sqrt(float(np.mean(steps**2)))
-        return upper, max(0.0, float(np.max(np.abs(steps) - beyond * error)))
+        largest = math.sqrt(2.0 * math.log(len(steps) + 1.0))  # of so many normal errors
+        upper = max(1.0, largest) * math.sqrt(float(np.mean(steps**2)))
+        least = float(np.max(np.abs(steps) - (_ERRORS + largest) * error))
+        return upper, max(0.0, least)

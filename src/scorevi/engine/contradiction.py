@@ -42,9 +42,7 @@ def contradiction(
         return _contradiction(draws, q, evaluator)
 
 
-def _contradiction(
-    draws: Draws, q: Gaussian | LowRank, evaluator: Evaluator
-) -> str | None:
+def _contradiction(draws: Draws, q: Gaussian | LowRank, evaluator: Evaluator) -> str | None:
     usable = np.isfinite(draws.log_density) & np.isfinite(draws.score).all(axis=1)
     draws = Draws(*(column[usable] for column in draws))
     if len(draws.theta) < 2:

@@ -26,7 +26,9 @@ _NAMED = 4
 """Parameters that a message names."""
 
 
-def improper(draws: Draws | None, q: Gaussian | LowRank | None, evaluator: Evaluator) -> Status | None:
+def improper(
+    draws: Draws | None, q: Gaussian | LowRank | None, evaluator: Evaluator
+) -> Status | None:
     """Return how the run must end where the posterior is improper along some direction.
 
     Costs four evaluations, and only where the scores have no part along a direction.

@@ -13,11 +13,19 @@ __all__ = [
     "LowRank",
     "Mixture",
     "Points",
+    "as_gaussian",
     "is_sound",
 ]
 
 Approximation = Gaussian | LowRank | Mixture
 """What a fit may hold."""
+
+
+def as_gaussian(q: Approximation) -> Gaussian:
+    """Return the Gaussian with the moments of q; refused where its D × D factor is too large."""
+    white = q.coordinates
+    return white.dense() if isinstance(white, LowRank) else white
+
 
 FAMILIES: dict[str, type] = {"Gaussian": Gaussian, "LowRank": LowRank, "Mixture": Mixture}
 """The types that a q in a file may be made of, by name."""

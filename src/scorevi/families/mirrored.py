@@ -1,4 +1,7 @@
-"""Draws of a q in opposite pairs: what is linear in them cancels in a mean, and is all of a difference."""
+"""Draws of a q in opposite pairs.
+
+What is linear in them cancels in the mean of a pair, and is all of its difference.
+"""
 
 from __future__ import annotations
 

@@ -39,6 +39,7 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "gsm": GSM,
     "bam": BaM,
     "bbvi": BBVI,
+    "low-rank": LowRankReplay,
 }
 """Name → a function that makes the solver with its default settings."""
 

@@ -15,11 +15,11 @@ Where the mean should be is averaged over all batches, each as far as it agrees 
 its noise: the steps anneal by themselves, and there is no learning rate. Both steps are bounded
 where the scores are bent, which the even part of a pair tells next to the odd one.
 
-A target of the family is found exactly by about 2(K + 5) gradients, in any number of dimensions. A
+A target of the family is found exactly by about 6(K + 2) gradients, in any number of dimensions. A
 step is O(n·D·(n + K)) for n remembered pairs, and takes O(n·D) of memory. The relatives are batch
-and match with a patch step (arXiv 2410.22292), which projects a batch-and-match update onto the same
-family by EM, and forgets; and for K = 0 mean-field stochastic linear regression (Salimans and
-Knowles 2013).
+and match with a patch step (arXiv 2410.22292), which projects a batch-and-match update onto the
+same family by EM, and forgets; and for K = 0 stochastic linear regression (Salimans and Knowles
+2013).
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ _NUMBERS, _MOST_PAIRS = 1 << 22, 512
 """What the memory may hold, pairs times dimensions; and pairs in any case."""
 _HISTORY, _RIDGE = 8, 1e-12
 """Means that are remembered, and what keeps equal ones from being told apart."""
+_CHEAP = 1 << 17
+"""Numbers in the rows, for which two places to begin are no matter."""
 _SETTLED = 1e-3
 """A relative change of the diagonal after which no other pass is made, where noise is larger."""
 _EXPLAINED = 1e-6
@@ -172,7 +174,20 @@ class LowRankReplay:
         """Start from q with an empty memory."""
         rows, nothing = np.empty((0, q.dim)), np.zeros(q.dim)
         size = self.batch_size_for(q.dim)
-        return LowRankState(q, rows, rows, Past(nothing, nothing), q.mean, 0.0, nothing, nothing + 1.0, rows, rows, 0, size)
+        return LowRankState(
+            q,
+            rows,
+            rows,
+            Past(nothing, nothing),
+            q.mean,
+            0.0,
+            nothing,
+            nothing + 1.0,
+            rows,
+            rows,
+            0,
+            size,
+        )
 
     def step(self, state: LowRankState, batch: Batch) -> tuple[LowRankState, LowRankInfo]:
         """Remember the batch, and move q to where all pairs together say."""
@@ -249,10 +264,13 @@ def _found(
     most = min(_looked_for(rank), enough, dim // 2)
     if dim <= _looked_for(rank) and count >= dim + 2:
         most = dim
-    if is_linear and min(rank, enough) < most:
-        found = decompose(x, y, min(rank, enough), guess, past, is_near=is_near)
-        if math.sqrt(float(np.mean(found.unexplained**2))) < _EXPLAINED:
-            return found
+    few = min(rank, enough)
+    if is_linear and few < most:
+        # The diagonal of q, which had to do without some directions, may not be where to begin.
+        for from_q in (True, False) if is_near and count * dim < _CHEAP else (is_near,):
+            found = decompose(x, y, few, guess, past, is_near=from_q)
+            if math.sqrt(float(np.mean(found.unexplained**2))) < _EXPLAINED:
+                return found
     return decompose(x, y, most, guess, past, is_near=is_near, settled=_SETTLED)
 
 

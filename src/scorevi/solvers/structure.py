@@ -133,9 +133,7 @@ def decompose(
     for _ in range(passes if most else 0):
         vectors = _directions(x, y, found, most)
         own = _own(x, y, vectors, plain) if vectors.shape[1] else plain
-        before, found = found, np.maximum(
-            _diagonal(own, past, found, squares), _LEAST * diagonal
-        )
+        before, found = found, np.maximum(_diagonal(own, past, found, squares), _LEAST * diagonal)
         if (np.abs(found - before) <= settled * np.abs(found)).all():
             break
     error = _error(x, y, found, vectors, own, past)
@@ -164,7 +162,7 @@ def _directions(x: Array, y: Array, diagonal: Array, most: int) -> Array:
 def _edge(count: int, dim: int) -> float:
     """Return the largest singular value of noise over the median one, n × D.
 
-    The polynomial is that of Gavish and Donoho (2014), *IEEE Transactions on Information Theory* 60.
+    By the polynomial of Gavish and Donoho (2014), *IEEE Transactions on Information Theory* 60.
     """
     ratio = min(count, dim) / max(count, dim)
     return ((0.56 * ratio - 0.95) * ratio + 1.82) * ratio + 1.43
@@ -212,9 +210,7 @@ def _left(x: Array, y: Array, diagonal: Array, vectors: Array) -> Array:
     return np.asarray(left - (along @ (0.5 * (slope + slope.T))) @ vectors.T)
 
 
-def _error(
-    x: Array, y: Array, diagonal: Array, vectors: Array, own: Past, past: Past
-) -> Array:
+def _error(x: Array, y: Array, diagonal: Array, vectors: Array, own: Past, past: Past) -> Array:
     """Return the standard error of the diagonal."""
     spare = max(1.0, len(x) - vectors.shape[1] - 1.0)
     left = _left(x, y, diagonal, vectors)

@@ -78,7 +78,10 @@ class Ascent:
         return True
 
     def climb(
-        self, start: Array, at_most: float = math.inf, unless_within: Gaussian | LowRank | None = None
+        self,
+        start: Array,
+        at_most: float = math.inf,
+        unless_within: Gaussian | LowRank | None = None,
     ) -> None:
         """Climb until it converges, or ``at_most`` evaluations or the budget are spent.
 

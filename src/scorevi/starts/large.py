@@ -1,9 +1,9 @@
 """Starts without a D × D array, for a q of a diagonal and directions.
 
-Racers, as in :mod:`scorevi.starts.chosen`: one from N(point, 0.01·I), which sees the scores straight
-and widens as long as they are; one from N(point, I); and one from the end of an L-BFGS climb with
-the curvature that it has seen. The one with the best ELBO after a few steps goes on; the first that
-comes to explain the scores of its draws, at once.
+Racers, as in :mod:`scorevi.starts.chosen`: one from N(point, 0.01·I), which sees the scores
+straight and widens as long as they are; one from N(point, I); and one from the end of an L-BFGS
+climb with the curvature that it has seen. The one with the best ELBO after a few steps goes on; the
+first that comes to explain the scores of its draws, at once.
 """
 
 from __future__ import annotations

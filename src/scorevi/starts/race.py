@@ -52,8 +52,9 @@ class Racer:
         solver: LowRankReplay | None = None,
     ) -> None:
         self._evaluator = evaluator
-        self._solver: Any = Replay() if solver is None else solver
-        self._state: Any = self._solver.init(q)
+        chosen: Any = Replay() if solver is None else solver
+        self._solver = chosen
+        self._state: Any = chosen.init(q)
         self._needed = q.dim + 2 if solver is None else solver.pairs_to_determine(q.dim) + 1
         if pairs:
             self._state = self._solver.remember(self._state, pairs)

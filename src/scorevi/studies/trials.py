@@ -15,6 +15,7 @@ import numpy as np
 
 from scorevi.base.status import FitWarning
 from scorevi.base.target import Target
+from scorevi.families import as_gaussian
 from scorevi.fit import fit
 from scorevi.results.fit import Fit
 from scorevi.studies.held_out import held_out
@@ -111,7 +112,7 @@ def _trial(suite: str, name: str, case: Case, seed: int) -> Trial:
             mean_off, sd_off = case.errors(result)
         if result.num_updates and not math.isnan(case.best_elbo):
             below = case.best_elbo - elbo(
-                result.q.coordinates, case.target, noise_for(case.target.dim)
+                as_gaussian(result.q), case.target, noise_for(case.target.dim)
             )
     spent = result.trace.num_gradients
     return Trial(

@@ -123,10 +123,10 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
     variance = weights.weights @ (t - mean) ** 2
     if not np.abs(0.5 * np.log(variance)).max() < _AGREES:
         sd = exam.q.sd
-        found = variance * sd**2
+        spread = variance * sd**2
         if not isinstance(exam.q, LowRank):
-            found = (weights.weights * (t - mean).T) @ (t - mean) * sd * sd[:, None]
-        theta, log_ratio = look_again(exam, exam.q.mean + sd * mean, found)
+            spread = (weights.weights * (t - mean).T) @ (t - mean) * sd * sd[:, None]
+        theta, log_ratio = look_again(exam, exam.q.mean + sd * mean, spread)
         weights = smooth(log_ratio)
     advice = f"{_intervals(exam, theta, weights.weights)} {_instead(exam)}"
     found = list(_moments(exam, theta, weights.weights, "draws from wider than the fit"))
