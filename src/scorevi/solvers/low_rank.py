@@ -34,8 +34,10 @@ from scorevi.base.arrays import Array, as_count
 from scorevi.base.threads import one_thread
 from scorevi.families import LowRank
 from scorevi.families.mirrored import Mirrored
+from scorevi.solvers.aim import Aim
 from scorevi.solvers.base import Batch
 from scorevi.solvers.opposites import opposites
+from scorevi.solvers.region import Region
 from scorevi.solvers.structure import Past, Structure, decompose, rescaled
 
 RANK = 16
@@ -46,29 +48,16 @@ _BESIDE = 8
 """Directions that are looked for, at least and over half of those that q may have."""
 _ROWS = 3
 """Pairs for each direction that is looked for."""
-_REACH, _LONGEST_REACH = 2.0, 1e6
-_STRAIGHT = 0.5
-"""The factor by which a step may change a variance: where scores are bent, at most, and times what
-the even part of the scores is next to the odd one."""
-_SHIFT = 0.35
-"""The bound of a shift, in standard deviations, next to the factor."""
-_LONGEST_STRIDE = 64.0
-_LEAST_SHARE = 0.05
-"""What is gone of a shift in any case."""
 _LINEAR = 1e-9
 """An even part next to the odd one, which is rounding."""
 _NUMBERS, _MOST_PAIRS = 1 << 22, 512
 """What the memory may hold, pairs times dimensions; and pairs in any case."""
-_HISTORY, _RIDGE = 8, 1e-12
-"""Means that are remembered, and what keeps equal ones from being told apart."""
 _CHEAP = 1 << 17
 """Numbers in the rows, for which two places to begin are no matter."""
 _SETTLED = 1e-3
 """A relative change of the diagonal after which no other pass is made, where noise is larger."""
 _EXPLAINED = 1e-6
 """What may be left of the scores, relative, for the directions of q to be all there are."""
-_TELLING = 1.2
-"""Times the noise that two estimates of the mean may differ by and agree."""
 
 
 class LowRankState(NamedTuple):
@@ -81,18 +70,12 @@ class LowRankState(NamedTuple):
     """A δ, minus half the difference of their scores, (n, D)."""
     past: Past
     """What pairs that are gone said of the diagonal, in the units of theta."""
-    aim: Array
-    """Where the mean should be, (D,), by all batches together."""
-    weight: float
-    """How many pairs that is worth."""
+    aim: Aim
+    """Where the mean should be, by all batches together."""
     shift: Array
     """The last step of the mean, (D,)."""
     stride: Array
     """By how much each coordinate may go further than scores that bend allow, (D,)."""
-    means: Array
-    """The last means of q, (m, D)."""
-    scores: Array
-    """The mean scores there, (m, D)."""
     total: int
     """Pairs of all batches."""
     batch_size: int
@@ -173,21 +156,8 @@ class LowRankReplay:
     def init(self, q: LowRank) -> LowRankState:
         """Start from q with an empty memory."""
         rows, nothing = np.empty((0, q.dim)), np.zeros(q.dim)
-        size = self.batch_size_for(q.dim)
-        return LowRankState(
-            q,
-            rows,
-            rows,
-            Past(nothing, nothing),
-            q.mean,
-            0.0,
-            nothing,
-            nothing + 1.0,
-            rows,
-            rows,
-            0,
-            size,
-        )
+        past, aim, size = Past(nothing, nothing), Aim.nowhere(q), self.batch_size_for(q.dim)
+        return LowRankState(q, rows, rows, past, aim, nothing, np.ones(q.dim), 0, size)
 
     def step(self, state: LowRankState, batch: Batch) -> tuple[LowRankState, LowRankInfo]:
         """Remember the batch, and move q to where all pairs together say."""
@@ -225,17 +195,15 @@ class LowRankReplay:
                 values=q.widths**-2.0,
                 unexplained=np.zeros(q.dim),
             )
-        region = _Region.of(found, q, odd, even)
+        region = Region.of(found, q, odd, even)
+        within = region.bounded(found, q)
         # A shift by less precision than there is would go too far.
-        steep, within = region.not_wider(found, q), region.bounded(found, q)
-        aim, weight, trust = _aimed(state, steep, even, total)
-        score = even.mean(axis=0)
-        shift, stride = region.shortened(aim - q.mean, state)
-        mean = q.mean + shift
+        aim, trust = state.aim.after(q, region.not_wider(found, q), even, total)
+        shift, stride = region.shortened(aim.place - q.mean, q, state.shift, state.stride)
         gone = max(0, len(offsets) - _kept(q.dim, self.rank, total, bent))
         share = gone / len(offsets)
         new = LowRankState(
-            q=_of_rank(within, self.rank, mean, q.scale),
+            q=_of_rank(within, self.rank, q.mean + shift, q.scale),
             offsets=offsets[gone:],
             changes=changes[gone:],
             past=Past(
@@ -243,11 +211,8 @@ class LowRankReplay:
                 past.squares + share * np.maximum(found.own.squares, 0.0) * square,
             ),
             aim=aim,
-            weight=weight,
             shift=shift,
             stride=stride,
-            means=np.concatenate([state.means, q.mean[None]])[-_HISTORY:],
-            scores=np.concatenate([state.scores, score[None]])[-_HISTORY:],
             total=total,
             batch_size=self.batch_size or _next_size(total),
         )
@@ -287,132 +252,6 @@ def _bent(q: LowRank, odd: Array, even: Array) -> float:
     one, two = (np.asarray(q.whiten_score(rows)) for rows in (even - even.mean(axis=0), odd))
     ratio = float(np.vdot(one, one)) / max(float(np.vdot(two, two)), 1e-300)
     return math.sqrt(ratio * len(even) / (len(even) - 1.0))
-
-
-class _Region(NamedTuple):
-    """How far a step may go, coordinate by coordinate, of which a few among very many may be bent.
-
-    A q that is too narrow is put right by its next draws; one that is too wide may not have any. So
-    what the directions leave unexplained bounds how much wider q may become. Of a shift it makes
-    that share doubtful.
-    """
-
-    narrower: Array
-    """Factors of the precision, (D,)."""
-    wider: Array
-    """Factors of the variance, (D,)."""
-    odd: Array
-    """Half differences of scores, in units of q's diagonal, (p, D)."""
-    even: Array
-    """What their means vary by, (p, D)."""
-    explained: Array
-    """The share of the scores that is explained, (D,)."""
-
-    @classmethod
-    def of(cls, found: Structure, q: LowRank, odd: Array, even: Array) -> _Region:
-        """Ask the scores of a batch."""
-        odd, even = odd * q.scale, (even - even.mean(axis=0)) * q.scale
-        bent = _ratio(even, odd)
-        explained = np.maximum(1.0 - found.unexplained**2, _LEAST_SHARE)
-        return cls(_reach(bent), _reach(np.maximum(bent, found.unexplained)), odd, even, explained)
-
-    def bounded(self, found: Structure, q: LowRank) -> Structure:
-        """Keep precisions within factors of those of q."""
-        return self._clipped(found, q, self.narrower)
-
-    def not_wider(self, found: Structure, q: LowRank) -> Structure:
-        """Keep precisions from being too small alone."""
-        return self._clipped(found, q, np.full(q.dim, np.inf))
-
-    def _clipped(self, found: Structure, q: LowRank, narrower: Array) -> Structure:
-        diagonal = np.clip(found.diagonal, 1.0 / self.wider, narrower)
-        if (diagonal != found.diagonal).any():
-            found = rescaled(found, diagonal)
-        rows = (found.directions / np.sqrt(diagonal)[:, None]).T
-        before = np.vecdot(rows, rows) + (rows @ q.directions) ** 2 @ (q.widths**-2.0 - 1.0)
-        bent = _ratio(self.even @ rows.T, self.odd @ rows.T)
-        left = np.sqrt(np.mean(found.unexplained**2))
-        most = before * _reach(bent) if np.isfinite(narrower).all() else np.inf
-        values = np.clip(found.values, before / _reach(np.maximum(bent, left)), most)
-        return found._replace(values=values)
-
-    def shortened(self, shift: Array, state: LowRankState) -> tuple[Array, Array]:
-        """Bound a shift, of each coordinate in units of its own sd and of all together.
-
-        A coordinate that is held back twice the same way may go twice as far, and one that turns
-        round half as far.
-        """
-        q = state.q
-        same = np.sign(shift) * np.sign(state.shift)
-        stride = np.where(same < 0, np.maximum(1.0, 0.5 * state.stride), state.stride)
-        most = _SHIFT * self.narrower * stride * q.sd
-        wanted = self.explained * shift
-        shift = np.clip(wanted, -most, most)
-        length = float(np.linalg.norm(q.whitened(shift[None])))
-        bound = _SHIFT * float(np.linalg.norm(self.narrower * stride))
-        held = (np.abs(wanted) > most) & (same > 0)
-        stride = np.where(held, np.minimum(2.0 * stride, _LONGEST_STRIDE), stride)
-        return shift * min(1.0, bound / max(length, 1e-300)), stride
-
-
-def _ratio(even: Array, odd: Array) -> Array:
-    """Return, for each column, the even part next to the odd one; 1 where they cannot tell."""
-    count = len(even)
-    if count < 2:
-        return np.ones(odd.shape[1])
-    one, two = np.vecdot(even.T, even.T), np.vecdot(odd.T, odd.T)
-    both = one * (len(odd) / (count - 1.0)) / np.maximum(two, np.finfo(np.float64).tiny)
-    return np.asarray(np.sqrt(both))
-
-
-def _reach(left: Array) -> Array:
-    """Return factors by which variances may change, by what is not as it should be."""
-    return np.clip(_STRAIGHT / np.maximum(left, 1e-300), _REACH, _LONGEST_REACH)
-
-
-def _aimed(
-    state: LowRankState, found: Structure, even: Array, total: int
-) -> tuple[Array, float, float]:
-    """Return where the mean should be, what that is worth, and the share of this batch in it.
-
-    Two estimates that differ by more than their noise cannot both be right, and the later one is
-    from nearer by.
-    """
-    q, count = state.q, len(even)
-    score = even.mean(axis=0)
-    white = np.asarray(found.whiten(q.scale * (even - score)))
-    if count == 1:
-        white = np.asarray(found.whiten(q.scale * even))
-    noise = float(np.vdot(white, white)) / max(1, count - 1)
-    here = _newton(state, found, score, noise * 2.0 / count)
-    if state.weight == 0.0:
-        return here, float(count), 1.0
-    apart = float(found.lengths(((here - state.aim) / q.scale)[None])[0]) ** 2
-    excess = max(0.0, apart - _TELLING * noise * (1.0 / count + 1.0 / state.weight))
-    weight = min(state.weight, 0.5 * total)
-    if excess > 0.0:
-        weight = noise / (noise / weight + excess)
-    trust = count / (weight + count)
-    return state.aim + trust * (here - state.aim), weight + count, trust
-
-
-def _newton(state: LowRankState, found: Structure, score: Array, noise: float) -> Array:
-    """Return where the mean score would vanish.
-
-    Precision that the directions have missed shows in how the mean score has changed from one mean
-    to the next. So the step is taken from where, among the last means, the score would be least if
-    it were linear (Anderson's mixing), as far as that stands out from noise.
-    """
-    q = state.q
-    mean = q.mean
-    if len(state.means):
-        moved, changed = state.means - mean, state.scores - score
-        white = np.asarray(found.whiten(q.scale * changed))
-        gram = white @ white.T
-        gram[np.diag_indices(len(gram))] += noise + _RIDGE * np.trace(gram) + 1e-300
-        share = -np.linalg.solve(gram, white @ np.asarray(found.whiten((q.scale * score)[None]))[0])
-        mean, score = mean + share @ moved, score + share @ changed
-    return np.asarray(mean + q.scale * found.solve((q.scale * score)[None])[0])
 
 
 def _of_rank(found: Structure, rank: int, mean: Array, scale: Array) -> LowRank:
