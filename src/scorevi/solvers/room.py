@@ -44,5 +44,5 @@ def within_memory(solver: Solver, family: str, dim: int) -> tuple[Solver, str]:
         return other, f"a full Gaussian would take about {size}; {instead}, and was taken"
     raise ValueError(
         f"`family` must be 'low-rank' or 'diagonal' here: {family!r} with the solver "
-        f"{solver.name!r} would take about {size}. {instead.capitalize()}."
+        f"{solver.name!r} would take about {size}; {instead}."
     )

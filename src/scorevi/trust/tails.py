@@ -37,6 +37,8 @@ _CORRELATIONS = (
 _MIXTURE = "Fit a mixture, with family='mixture'."
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
+_MANY = 100
+"""Parameters, of a diagonal and directions, of which the largest error is mostly chance."""
 _NO_MEAN = 1.0
 """The k-hat from which on a distribution of weights has no mean."""
 _EVEN_ENOUGH, _FEW_DIMENSIONS = 0.5, 10
@@ -173,15 +175,15 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
     # The errors of self-normalised weights, a little too large because the draws of q are known.
     mean_error = np.sqrt((w**2) @ (t - mean) ** 2)
     sd_error = 0.5 * np.sqrt((w**2) @ ((t - mean) ** 2 / np.exp(2 * log_sd) - 1.0) ** 2)
-    names = exam.labels
+    names, many = exam.labels, _errors_of_the_largest(exam)
     for what, off, error, warn, fail in (
         ("mean", np.abs(mean), mean_error, MEAN_WARN, MEAN_FAIL),
         ("standard deviation", np.abs(log_sd), sd_error, SD_WARN, SD_FAIL),
     ):
         # Of a tail that draws seldom reach, they see too little: to warn one error is enough.
-        worst = int(np.argmax(off - error))
-        if off[worst] - error[worst] > warn:
-            level = "fail" if off[worst] - 2 * error[worst] > fail else "warn"
+        worst = int(np.argmax(off - (1 + many) * error))
+        if off[worst] - (1 + many) * error[worst] > warn:
+            level = "fail" if off[worst] - (2 + many) * error[worst] > fail else "warn"
             size = (
                 f"{off[worst]:.2g} sd"
                 if what == "mean"
@@ -192,7 +194,7 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
                 f"{source} put the {what} of {names[worst]} off by {size}",
                 "Use fit.resample(), whose draws are corrected by the weights.",
             )
-        elif (off + 2 * error > fail).any():
+        elif _is_open(off, error, fail, many):
             worst = int(np.argmax(off + 2 * error))
             yield Reason(
                 "undecided",
@@ -200,6 +202,18 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
                 f"{what} of {names[worst]} is right",
                 "The posterior has tails that draws seldom reach; sample to be sure.",
             )
+
+
+def _is_open(off: Array, error: Array, fail: float, many: float) -> bool:
+    """Whether more draws might tell of a failure; of very many figures, of most of them."""
+    upper = off + 2 * error
+    return bool(np.median(upper) > fail if many else (upper > fail).any())
+
+
+def _errors_of_the_largest(exam: Examination) -> float:
+    """Return by how many standard errors the largest of very many figures is off by chance."""
+    many = isinstance(exam.q, LowRank) and exam.q.dim > _MANY
+    return math.sqrt(2.0 * math.log(exam.q.dim)) if many else 0.0
 
 
 def _culprits(exam: Examination) -> list[str]:
