@@ -24,7 +24,7 @@ import scipy.linalg
 
 from scorevi.base.arrays import Array
 
-_PASSES, _WORK = 24, 2e9
+_PASSES, _WORK = 24, 1e9
 """The most passes, and multiplications of all of them, but for three."""
 _FEWEST = 3
 _STANDS_OUT = 3.0
@@ -35,6 +35,8 @@ _NOTHING = 1e-12
 """A singular value next to the size of the rows, which is rounding."""
 _MOST_SHARE = 0.9
 """Of a coordinate in all directions together."""
+_APART = 1e-5
+"""The sine of an angle between columns, below which the square of it would be rounding."""
 _LEAST_OWN = 1e-8
 """The share of a coordinate's own in x, below which directions tell all there is of it."""
 
@@ -83,10 +85,33 @@ class Structure(NamedTuple):
         return np.asarray(rows + parts @ self.directions.T)
 
 
+def orthonormal(columns: Array) -> tuple[Array, Array]:
+    """Return Q and R of columns (D, k), k small, by their Gram matrix where it tells them apart.
+
+    Twice, so that what it loses at first is put right: products of matrices are many times faster
+    than reflections where D is large.
+    """
+    basis: Array = columns
+    upper: Array = np.eye(columns.shape[1])
+    for _ in range(2):
+        sizes = np.maximum(np.linalg.norm(basis, axis=0), np.finfo(np.float64).tiny)
+        basis = basis / sizes
+        try:
+            lower = np.linalg.cholesky(basis.T @ basis)
+        except np.linalg.LinAlgError:
+            lower = np.zeros((1, 1))
+        if not lower.diagonal().min(initial=1.0) > _APART:
+            whole = scipy.linalg.qr(columns, mode="economic", check_finite=False)
+            return np.asarray(whole[0], dtype=np.float64), np.asarray(whole[1], dtype=np.float64)
+        basis = scipy.linalg.solve_triangular(lower, basis.T, lower=True, check_finite=False).T
+        upper = (lower.T * sizes) @ upper
+    return np.asarray(basis), np.asarray(upper)
+
+
 def rescaled(found: Structure, diagonal: Array) -> Structure:
     """Return the same directions, orthonormal again, beside another diagonal."""
     stretched = found.directions * np.sqrt(found.diagonal / diagonal)[:, None]
-    basis, upper = scipy.linalg.qr(stretched, mode="economic", check_finite=False)
+    basis, upper = orthonormal(stretched)
     values, turn = np.linalg.eigh((upper * (found.values - 1.0)) @ upper.T)
     return found._replace(
         diagonal=diagonal, directions=np.asarray(basis @ turn), values=1.0 + values
@@ -121,38 +146,58 @@ def decompose(
         A relative change of the diagonal after which no other pass is made.
     """
     count, dim = x.shape
-    squares, products = (np.einsum("ij,ij->j", x, one) for one in (x, y))
-    plain = Past(products, squares)
+    rows = _Rows.of(x, y)
     found = diagonal
     if most == 0 or most >= dim or not is_near:
-        found = np.maximum(_diagonal(plain, past, diagonal, squares), _LEAST * diagonal)
+        found = np.maximum(_diagonal(rows.plain, past, diagonal, rows), _LEAST * diagonal)
     if most >= dim:
-        return _assembled(x, y, found, np.zeros(dim), np.eye(dim), plain)
-    vectors, own = np.empty((dim, 0)), plain
+        return _assembled(rows, found, np.zeros(dim), np.eye(dim), rows.plain)
+    vectors, own = np.empty((dim, 0)), rows.plain
     passes = max(_FEWEST, min(_PASSES, int(_WORK / (count * dim * (count + 4.0 * most + 1.0)))))
     for _ in range(passes if most else 0):
-        vectors = _directions(x, y, found, most)
-        own = _own(x, y, vectors, plain) if vectors.shape[1] else plain
-        before, found = found, np.maximum(_diagonal(own, past, found, squares), _LEAST * diagonal)
+        vectors = _directions(rows, found, most)
+        own = _own(rows, vectors) if vectors.shape[1] else rows.plain
+        before, found = found, np.maximum(_diagonal(own, past, found, rows), _LEAST * diagonal)
         if (np.abs(found - before) <= settled * np.abs(found)).all():
             break
-    error = _error(x, y, found, vectors, own, past)
+    left = _left(rows, found, vectors)
+    error = _error(left, rows, vectors.shape[1], own, past)
     # What is narrow by mistake is found out by the next draws, what is wide may not be.
     safe = np.maximum(found, 0.5 * error)
-    if vectors.shape[1] and (safe > found).any():
-        vectors = _directions(x, y, safe, most)
-    return _assembled(x, y, safe, error, vectors, own)
+    if (safe == found).all():
+        return _assembled(rows, found, error, vectors, own, left)
+    if vectors.shape[1]:
+        vectors = _directions(rows, safe, most)
+    return _assembled(rows, safe, error, vectors, own)
 
 
-def _directions(x: Array, y: Array, diagonal: Array, most: int) -> Array:
+class _Rows(NamedTuple):
+    """Rows x and y, with sums over them."""
+
+    x: Array
+    y: Array
+    plain: Past
+    """Sums for each coordinate, directions apart."""
+    power: Array
+    """Sums of squares of y, (D,)."""
+
+    @classmethod
+    def of(cls, x: Array, y: Array) -> _Rows:
+        products, squares, power = (
+            np.einsum("ij,ij->j", one, two) for one, two in ((x, y), (x, x), (y, y))
+        )
+        return cls(x, y, Past(products, squares), power)
+
+
+def _directions(rows: _Rows, diagonal: Array, most: int) -> Array:
     """Return the leading right singular vectors of what the diagonal leaves, (D, k)."""
-    scaled = x * diagonal
-    left = y - scaled
+    left = rows.y - rows.x * diagonal
     gram = left @ left.T
     if not np.isfinite(gram).all():
         raise np.linalg.LinAlgError("scores too large to be compared")
     sizes, parts = scipy.linalg.eigh(gram, check_finite=False)
-    size = sum(float(np.einsum("ij,ij->", rows, rows)) for rows in (scaled, y))
+    # What rounding goes by.
+    size = float(rows.power.sum() + rows.plain.squares @ diagonal**2)
     edge = _edge(len(gram), len(diagonal)) ** 2 * float(np.median(sizes[-len(diagonal) :]))
     told = sizes > max(_NOTHING**2 * size, 1e-15 * float(sizes[-1]), edge)
     told[: max(0, len(gram) - most)] = False
@@ -168,12 +213,13 @@ def _edge(count: int, dim: int) -> float:
     return ((0.56 * ratio - 0.95) * ratio + 1.82) * ratio + 1.43
 
 
-def _own(x: Array, y: Array, vectors: Array, plain: Past) -> Past:
+def _own(rows: _Rows, vectors: Array) -> Past:
     """Return the sums over what the directions leave of x and y.
 
     Where they are hardly more than one coordinate, what they have of it is left to the diagonal:
     they would explain it as well, and what they hide from the diagonal it would never learn.
     """
+    x, y, plain, _ = rows
     along = x @ vectors
     basis = scipy.linalg.qr(along, mode="economic", check_finite=False)[0]
     bx, by = basis.T @ x, basis.T @ y
@@ -183,55 +229,58 @@ def _own(x: Array, y: Array, vectors: Array, plain: Past) -> Past:
     for i in np.flatnonzero(share > _MOST_SHARE):
         others = along - np.outer(along @ vectors[i], vectors[i] / share[i])
         basis = scipy.linalg.qr(others, mode="economic", check_finite=False, pivoting=True)[0]
-        one, two = (rows[:, i] @ basis[:, : along.shape[1] - 1] for rows in (x, y))
+        one, two = (side[:, i] @ basis[:, : along.shape[1] - 1] for side in (x, y))
         products[i] = plain.products[i] - one @ two
         squares[i] = max(plain.squares[i] - one @ one, 0.0)
     return Past(products, squares)
 
 
-def _diagonal(own: Past, past: Past, guess: Array, whole: Array) -> Array:
-    """Return the regression of each coordinate on itself; the guess where rows cannot tell.
-
-    ``whole`` are the squares before directions had their share.
-    """
+def _diagonal(own: Past, past: Past, guess: Array, rows: _Rows) -> Array:
+    """Return the regression of each coordinate on itself; the guess where rows cannot tell."""
     squares = own.squares + past.squares
-    told = squares > _LEAST_OWN * whole
+    told = squares > _LEAST_OWN * rows.plain.squares
     found = (own.products + past.products) / np.where(told, squares, 1.0)
     return np.asarray(np.where(told, found, guess), dtype=np.float64)
 
 
-def _left(x: Array, y: Array, diagonal: Array, vectors: Array) -> Array:
+def _left(rows: _Rows, diagonal: Array, vectors: Array) -> Array:
     """Return what a diagonal and the matrix along the directions leave of y."""
-    left = y - x * diagonal
+    left = rows.y - rows.x * diagonal
     if not vectors.shape[1]:
         return left
-    along = x @ vectors
+    along = rows.x @ vectors
     slope = scipy.linalg.lstsq(along, left @ vectors, check_finite=False)[0]
-    return np.asarray(left - (along @ (0.5 * (slope + slope.T))) @ vectors.T)
+    left -= (along @ (0.5 * (slope + slope.T))) @ vectors.T
+    return left
 
 
-def _error(x: Array, y: Array, diagonal: Array, vectors: Array, own: Past, past: Past) -> Array:
-    """Return the standard error of the diagonal."""
-    spare = max(1.0, len(x) - vectors.shape[1] - 1.0)
-    left = _left(x, y, diagonal, vectors)
+def _error(left: Array, rows: _Rows, directions: int, own: Past, past: Past) -> Array:
+    """Return the standard error of the diagonal, by what is left of y."""
+    spare = max(1.0, len(left) - directions - 1.0)
     squares = own.squares + past.squares
-    told = squares > _LEAST_OWN * np.einsum("ij,ij->j", x, x)
+    told = squares > _LEAST_OWN * rows.plain.squares
     variance = np.einsum("ij,ij->j", left, left) / spare
     return np.where(told, np.sqrt(variance / np.where(told, squares, 1.0)), 0.0)
 
 
 def _assembled(
-    x: Array, y: Array, diagonal: Array, error: Array, vectors: Array, own: Past
+    rows: _Rows,
+    diagonal: Array,
+    error: Array,
+    vectors: Array,
+    own: Past,
+    left: Array | None = None,
 ) -> Structure:
-    """Find the matrix along the directions."""
+    """Find the matrix along the directions; ``left`` if it is known."""
+    x, y, _, power = rows
     spare = max(1.0, len(x) - vectors.shape[1] - 1.0)
     roots = np.sqrt(diagonal)
-    left = _left(x, y, diagonal, vectors)
-    power, rest = (np.einsum("ij,ij->j", rows, rows) for rows in (y, left))
+    left = _left(rows, diagonal, vectors) if left is None else left
+    rest = np.einsum("ij,ij->j", left, left)
     unexplained = np.sqrt(rest / np.maximum(power, np.finfo(np.float64).tiny))
     if not vectors.shape[1]:
         return Structure(diagonal, error, vectors, np.empty(0), own, unexplained)
-    basis = scipy.linalg.qr(vectors / roots[:, None], mode="economic", check_finite=False)[0]
+    basis, _ = orthonormal(vectors / roots[:, None])
     one, two = (x * roots) @ basis, (y / roots) @ basis
     matrix = scipy.linalg.lstsq(one, two, check_finite=False)[0]
     values, turn = np.linalg.eigh(0.5 * (matrix + matrix.T))

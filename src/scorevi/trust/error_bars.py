@@ -15,7 +15,6 @@ from scorevi.trust.examination import MEAN_WARN, SD_WARN, Examination
 from scorevi.trust.fresh_draws import Fresh
 from scorevi.trust.verdict import Reason
 
-
 _ERRORS, _MANY = 3.0, 1000
 """Standard errors that count; and parameters, of which the largest error is mostly chance."""
 
