@@ -83,8 +83,8 @@ def fit(
         A target, from :func:`scorevi.from_function`, ``from_jax``, ``from_numpyro``, ``from_pymc``
         or ``from_stan``; a PyMC model; or an object with ``dim`` and ``score``.
     solver
-        ``"auto"``, a name, ``"replay"``, ``"gsm"``, ``"bam"`` or ``"bbvi"``, or a solver such as
-        ``scorevi.GSM(batch_size=2)``.
+        ``"auto"``, a name, ``"replay"``, ``"gsm"``, ``"bam"``, ``"bbvi"`` or ``"low-rank"``, or a
+        solver such as ``scorevi.GSM(batch_size=2)``.
     max_gradients
         The most points at which the score is asked for, the start's included: a ceiling, which is
         never exceeded. None where max_seconds, or the stop rule alone, decides.
