@@ -26,7 +26,7 @@ from scorevi.base.arrays import Array
 
 _PASSES, _WORK = 24, 1e9
 """The most passes, and multiplications of all of them, but for three."""
-_FEWEST = 3
+_FEWEST, _BLOCK = 3, 4096
 _STANDS_OUT = 3.0
 """Standard errors by which a direction differs from none."""
 _LEAST = 1e-6
@@ -191,17 +191,30 @@ class _Rows(NamedTuple):
 
 def _directions(rows: _Rows, diagonal: Array, most: int) -> Array:
     """Return the leading right singular vectors of what the diagonal leaves, (D, k)."""
-    left = rows.y - rows.x * diagonal
-    gram = left @ left.T
+    count, dim = rows.x.shape
+    # By blocks of columns, which stay in the cache: as a whole it would be written and read again.
+    blocks = [slice(first, first + _BLOCK) for first in range(0, dim, _BLOCK)]
+
+    def left(block: slice) -> Array:
+        return np.asarray(rows.y[:, block] - rows.x[:, block] * diagonal[block])
+
+    gram = np.zeros((count, count))
+    for block in blocks:
+        part = left(block)
+        gram += part @ part.T
     if not np.isfinite(gram).all():
         raise np.linalg.LinAlgError("scores too large to be compared")
     sizes, parts = scipy.linalg.eigh(gram, check_finite=False)
     # What rounding goes by.
     size = float(rows.power.sum() + rows.plain.squares @ diagonal**2)
-    edge = _edge(len(gram), len(diagonal)) ** 2 * float(np.median(sizes[-len(diagonal) :]))
+    edge = _edge(count, dim) ** 2 * float(np.median(sizes[-dim:]))
     told = sizes > max(_NOTHING**2 * size, 1e-15 * float(sizes[-1]), edge)
-    told[: max(0, len(gram) - most)] = False
-    return np.asarray(left.T @ (parts[:, told] / np.sqrt(sizes[told])))
+    told[: max(0, count - most)] = False
+    turn = parts[:, told] / np.sqrt(sizes[told])
+    vectors = np.empty((dim, turn.shape[1]))
+    for block in blocks:
+        vectors[block] = left(block).T @ turn
+    return vectors
 
 
 def _edge(count: int, dim: int) -> float:
@@ -281,7 +294,7 @@ def _assembled(
     if not vectors.shape[1]:
         return Structure(diagonal, error, vectors, np.empty(0), own, unexplained)
     basis, _ = orthonormal(vectors / roots[:, None])
-    one, two = (x * roots) @ basis, (y / roots) @ basis
+    one, two = x @ (basis * roots[:, None]), y @ (basis / roots[:, None])
     matrix = scipy.linalg.lstsq(one, two, check_finite=False)[0]
     values, turn = np.linalg.eigh(0.5 * (matrix + matrix.T))
     one, two = one @ turn, two @ turn
