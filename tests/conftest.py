@@ -94,6 +94,11 @@ def any_solver(request):
     return request.param
 
 
+def root_of(q):
+    """Return a square root of the covariance of a Gaussian of any family."""
+    return q.factor if isinstance(q, scorevi.Gaussian) else q.image(np.eye(q.dim)).T
+
+
 def gsm_fit(target, solver="gsm", **options):
     """Fit with the paper's solver unless told otherwise, to the end of a fixed budget."""
     return scorevi.fit(target, solver, **{"stop": False, "max_gradients": 2000} | options)

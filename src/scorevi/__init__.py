@@ -9,13 +9,13 @@ True
 from scorevi import examples, plots
 from scorevi._version import __version__
 from scorevi.base.status import FitError, FitWarning, Status
-from scorevi.families import Gaussian, Mixture, Nested
+from scorevi.families import Gaussian, LowRank, Mixture, Nested
 from scorevi.fit import Step, fit, iterate
 from scorevi.many import Fits, fit_many
 from scorevi.results.fit import Fit
 from scorevi.results.loading import load
 from scorevi.results.parts import Trace
-from scorevi.solvers import BBVI, GSM, BaM, Replay
+from scorevi.solvers import BBVI, GSM, BaM, LowRankReplay, Replay
 from scorevi.targets import (
     from_function,
     from_jax,
@@ -35,6 +35,8 @@ __all__ = [
     "FitWarning",
     "Fits",
     "Gaussian",
+    "LowRank",
+    "LowRankReplay",
     "Mixture",
     "Nested",
     "Replay",

@@ -19,14 +19,15 @@ from scorevi.engine.run import Run
 from scorevi.engine.settings import Settings
 from scorevi.engine.showing import Showing
 from scorevi.engine.stopping import TOLERANCE, StopRule, stop_rules
-from scorevi.families import Approximation, Gaussian
-from scorevi.results.best_of import best_of, rank
+from scorevi.families import Approximation, Gaussian, LowRank
+from scorevi.results.best_of import best_of
+from scorevi.results.best_of import rank as rank_of
 from scorevi.results.fit import Fit
 from scorevi.results.of_run import of_run
 from scorevi.results.origin import origin_of
 from scorevi.results.restarting import placed, restarts_of
 from scorevi.solvers import HasVariants, Solver, make_solver, of_family
-from scorevi.solvers.base import Grows
+from scorevi.solvers.room import within_memory
 from scorevi.starts.start import Initial, Near
 from scorevi.targets import Target, as_target
 from scorevi.targets.isolated import Isolation, evaluating
@@ -62,6 +63,7 @@ def fit(
     initial: Initial = None,
     family: str = "auto",
     components: int | None = None,
+    rank: int | None = None,
     stop: bool = True,
     tolerance: float = TOLERANCE,
     restarts: int = 0,
@@ -83,8 +85,8 @@ def fit(
         A target, from :func:`scorevi.from_function`, ``from_jax``, ``from_numpyro``, ``from_pymc``,
         ``from_stan`` or ``from_shards``; a PyMC model; or an object with ``dim`` and ``score``.
     solver
-        ``"auto"``, a name, ``"replay"``, ``"gsm"``, ``"bam"`` or ``"bbvi"``, or a solver such as
-        ``scorevi.GSM(batch_size=2)``.
+        ``"auto"``, a name, ``"replay"``, ``"gsm"``, ``"bam"``, ``"bbvi"`` or ``"low-rank"``, or a
+        solver such as ``scorevi.GSM(batch_size=2)``.
     max_gradients
         The most points at which the score is asked for, the start's included: a ceiling, which is
         never exceeded. None where max_seconds, or the stop rule alone, decides.
@@ -110,9 +112,13 @@ def fit(
         (:mod:`scorevi.solvers.mixing`), up to 256 dimensions; ``"gaussian"``, one Gaussian;
         ``"mixture"``, a mixture, and other modes are looked for in any case. More than one takes
         the solvers ``"auto"`` or ``"replay"``, and a target with a log density; the solvers of the
-        paper fit one Gaussian.
+        paper fit one Gaussian. For dimensions in which no matrix fits: ``"low-rank"``, a diagonal
+        and ``rank`` directions, and ``"diagonal"`` (mean field), in memory O(D·rank). ``"auto"``
+        takes the first where one Gaussian would not fit into memory; the others then refuse.
     components
         The most components of a mixture; as many as the dimension allows if left out.
+    rank
+        The most directions of ``family="low-rank"``; 16 if left out.
     stop
         Whether to stop when nothing is left to gain (:mod:`scorevi.engine.stopping`). False goes on
         to the limit.
@@ -174,11 +180,12 @@ def fit(
         )
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
     restarts = as_count("restarts", restarts, least=0)
-    solver, initial = resolve(solver, batch_size, initial, family, components)
-    variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
+    solver, initial = resolve(solver, batch_size, initial, family, components, rank)
     target = as_target(target)
     if client is not None:
         target, client = placed(target, client, restarts)
+    solver, note = within_memory(solver, family, target.dim)
+    variants = solver.variants() if isinstance(solver, HasVariants) else (solver,)
     keeper = open_checkpoint(checkpoint, resume, checkpoint_seconds)
     if keeper is not None and restarts:
         raise ValueError(
@@ -187,8 +194,7 @@ def fit(
         )
     if not is_positive(tolerance):
         raise ValueError(f"`tolerance` must be a positive number; got {tolerance!r}.")
-    grows = isinstance(solver, Grows)
-    rule = partial(stop_rules, target.dim, float(tolerance), ends=stop, grows=grows)
+    rule = partial(stop_rules, target.dim, float(tolerance), solver, ends=stop)
     entropy = seed_entropy(seed) if keeper is None else keeper.entropy(seed)
     isolation = Isolation(isolate, score_timeout, workers)
     limits = Limits(max_gradients, max_seconds, float(tolerance) if stop else None)
@@ -217,13 +223,15 @@ def fit(
                 made += [of_run(run), *rest]
             if run.status == "interrupted" or others.interrupted:
                 break
-    result, warning = max(made, key=lambda one: rank(one[0]))
+    result, warning = max(made, key=lambda one: rank_of(one[0]))
     asked = len(variants) * (1 + restarts)
     if asked > 1:
         result = best_of([fit for fit, _ in made], result, asked)
     # Not its workers, which are gone.
     origin = origin_of(fit, arguments, entropy, target)
     result = dataclasses.replace(result, target=target, isolation=isolation, origin=origin)
+    if note:
+        result = dataclasses.replace(result, notes=(note, *result.notes))
     if raise_on_failure:
         return result.raise_for_status()
     if not result.status.ok or result.num_updates == 0:
@@ -244,6 +252,7 @@ def iterate(
     initial: Initial = None,
     family: str = "auto",
     components: int | None = None,
+    rank: int | None = None,
 ) -> Iterator[Step]:
     """Yield one :class:`Step` per update, for loops that decide themselves when to stop.
 
@@ -262,13 +271,12 @@ def iterate(
     (10,)
     """
     max_gradients, max_seconds = _limits(max_gradients, max_seconds)
-    solver, initial = resolve(solver, batch_size, initial, family, components)
+    solver, initial = resolve(solver, batch_size, initial, family, components, rank)
+    target = as_target(target)
+    solver, _ = within_memory(solver, family, target.dim)
     settings = Settings(seed_entropy(seed), initial, max_gradients, max_seconds)
-    run = make_run(as_target(target), solver, settings)
-    rules = stop_rules(
-        run.evaluator.target.dim, TOLERANCE, ends=False, grows=isinstance(solver, Grows)
-    )
-    return _steps(run, *rules)
+    run = make_run(target, solver, settings)
+    return _steps(run, *stop_rules(target.dim, TOLERANCE, solver, ends=False))
 
 
 def resolve(
@@ -277,14 +285,15 @@ def resolve(
     initial: Initial,
     family: str = "auto",
     components: int | None = None,
+    rank: int | None = None,
 ) -> tuple[Solver, Initial]:
     """Return the solver, and what the start means with it."""
     if isinstance(solver, str) and solver == "auto":
         if initial is None:
             initial = "auto"
-        elif not isinstance(initial, (str, Gaussian, Near)):
+        elif not isinstance(initial, (str, Gaussian, LowRank, Near)):
             initial = Near(initial)
-    return of_family(make_solver(solver, batch_size), family, components), initial
+    return of_family(make_solver(solver, batch_size), family, components, rank), initial
 
 
 def _steps(run: Run, *rules: StopRule) -> Iterator[Step]:

@@ -38,6 +38,8 @@ def public():
         "BaM": scorevi.BaM(),
         "BBVI": scorevi.BBVI(),
         "Replay": scorevi.Replay(),
+        "LowRank": scorevi.LowRank.standard(2),
+        "LowRankReplay": scorevi.LowRankReplay(),
     }
     for name, thing in things.items():
         inherited = {m for base in type(thing).__mro__ if not ours(base) for m in dir(base)}

@@ -57,10 +57,11 @@ def test_a_valley_lengthens_the_way_to_the_best_gaussian():
     z, residual = bent(10, 2000, 1.4, 0.1)
     mismatch = residual.copy()
     mismatch[:, 0] += 0.1
-    found = steps(np.eye(10), z, mismatch)
+    found = steps(mismatch, z, z, mismatch, np.asarray)
     assert found.lengthening > 2.5
     assert found.mean[0] > 0.2
     assert np.abs(found.mean[1:]).max() < 0.1
-    straight = steps(np.eye(10), z, 0.1 * np.ones_like(z))
+    tenths = np.full_like(z, 0.1)
+    straight = steps(tenths, z, z, tenths, np.asarray)
     assert straight.lengthening == pytest.approx(1.0, abs=0.02)
     np.testing.assert_allclose(straight.mean, 0.1, rtol=0.02)

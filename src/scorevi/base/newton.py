@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +32,9 @@ class Steps(NamedTuple):
     """By what factor bends of the score, at most, make the way longer than the score says."""
 
 
-def steps(loadings: Array, z: Array, mismatch: Array) -> Steps:
+def steps(
+    shift: Array, offset: Array, z: Array, mismatch: Array, images: Callable[[Array], Array]
+) -> Steps:
     r"""Return where mismatched scores of draws from q say that its marginals should go.
 
     With t the coordinate of a parameter and s the mismatch of the score along it, both in standard
@@ -43,12 +46,13 @@ def steps(loadings: Array, z: Array, mismatch: Array) -> Steps:
 
     Parameters
     ----------
-    loadings
-        q's factor, each row over the standard deviation of its parameter, (D, D).
+    shift, offset
+        s and t of the draws, (n, D).
     z, mismatch
-        Draws, and the whitened scores of the target there less those of q, (n, D).
+        The same in whitened coordinates: draws, and the scores of the target there less those of q.
+    images
+        Maps rows of whitened space to parameters in standard deviations.
     """
-    shift, offset = mismatch @ loadings.T, z @ loadings.T
     square = offset * offset
     wider = shift * offset
     averages = _Averages(z, offset, mismatch)
@@ -60,7 +64,9 @@ def steps(loadings: Array, z: Array, mismatch: Array) -> Steps:
     widens = (bend * shift + precision * wider) / determinant
     own = across * np.maximum(precision, 1.0) / determinant
     further, direction = _valley(z, mismatch)
-    moves += np.outer((further - 1.0) * (mismatch @ direction), loadings @ direction)
+    if further != 1.0:
+        along = images(direction[None])[0]
+        moves += np.outer((further - 1.0) * (mismatch @ direction), along)
     (mean, log_sd), (mean_error, log_sd_error) = averages(moves, widens)
     return Steps(mean, mean_error, log_sd, log_sd_error, max(further, float(own.max())))
 

@@ -89,9 +89,11 @@ Examples:
     type=click.Choice(FAMILIES),
     default="auto",
     show_default=True,
-    help="One Gaussian, a mixture, or by default what the posterior asks for.",
+    help="What the posterior asks for; one Gaussian; a mixture; or, in very many dimensions, one "
+    "Gaussian with few directions or none.",
 )
 @click.option("--components", type=int, help="The most components of a mixture.")
+@click.option("--rank", type=int, help="The most directions of the family low-rank.  [default: 16]")
 @click.option(
     "--max-gradients",
     type=int,

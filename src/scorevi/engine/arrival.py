@@ -67,7 +67,7 @@ class Distance(NamedTuple):
         return f"means within {self.mean:.2g} sd, sds within {math.expm1(self.log_sd):.0%}"
 
 
-_ANYWHERE = Distance(math.inf, math.inf, 0.0, 0.0)
+ANYWHERE = Distance(math.inf, math.inf, 0.0, 0.0)
 
 
 class Fresh(NamedTuple):
@@ -107,12 +107,15 @@ class Arrival:
     def near(self, q: Gaussian) -> Distance:
         """Return how far q is; anything, while there are too few batches to tell."""
         if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:
-            return _ANYWHERE
+            return ANYWHERE
         with one_thread(q.dim), np.errstate(all="ignore"):
             shift, offset = map(np.concatenate, zip(*self._batches, strict=True))
             mismatch, z = (np.asarray(q.whiten(q.mean + rows)) for rows in (shift, offset))
             one, one_error = _all_together(mismatch)
-            moved, error, wider, wider_error, further = steps(q.factor / q.sd[:, None], z, mismatch)
+            loadings = q.factor / q.sd[:, None]
+            moved, error, wider, wider_error, further = steps(
+                mismatch @ loadings.T, z @ loadings.T, z, mismatch, lambda rows: rows @ loadings.T
+            )
         upper = float(np.max(np.abs(moved) + _ERRORS * error))
         together = math.sqrt(max(0.0, one) + _ERRORS * one_error) * further
         upper = min(upper, together)
@@ -120,7 +123,7 @@ class Arrival:
         log_sd = float(np.max(np.abs(wider) + _ERRORS * wider_error))
         log_sd_least = float(np.max(np.abs(wider) - _MANY_ERRORS * wider_error))
         found = Distance(upper, log_sd, least, log_sd_least)
-        return found if np.isfinite(found).all() else _ANYWHERE
+        return found if np.isfinite(found).all() else ANYWHERE
 
 
 def _all_together(rows: Array) -> tuple[float, float]:

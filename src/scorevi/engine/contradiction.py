@@ -16,7 +16,7 @@ import numpy as np
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.pairs import Draws
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
 
 ADVICE = "Check the score against finite differences of the log density: sign, factors, terms."
 _SUSPICIOUS = 0.02
@@ -28,7 +28,9 @@ _OFF, _FLAT = 0.1, 0.02
 """A disagreement that counts: as a share of the change, and per standard deviation of the way."""
 
 
-def contradiction(draws: Draws | None, q: Gaussian | None, evaluator: Evaluator) -> str | None:
+def contradiction(
+    draws: Draws | None, q: Gaussian | LowRank | None, evaluator: Evaluator
+) -> str | None:
     """Return in words how the score contradicts the log density; None where it does not.
 
     Costs nothing where the draws agree, and 6 evaluations as a rule where they do not, within the
@@ -40,7 +42,7 @@ def contradiction(draws: Draws | None, q: Gaussian | None, evaluator: Evaluator)
         return _contradiction(draws, q, evaluator)
 
 
-def _contradiction(draws: Draws, q: Gaussian, evaluator: Evaluator) -> str | None:
+def _contradiction(draws: Draws, q: Gaussian | LowRank, evaluator: Evaluator) -> str | None:
     usable = np.isfinite(draws.log_density) & np.isfinite(draws.score).all(axis=1)
     draws = Draws(*(column[usable] for column in draws))
     if len(draws.theta) < 2:
@@ -50,7 +52,8 @@ def _contradiction(draws: Draws, q: Gaussian, evaluator: Evaluator) -> str | Non
     missing = np.diff(draws.log_density) - predicted
     if not np.median(np.abs(missing)) > _SUSPICIOUS * np.median(np.abs(predicted)):
         return None
-    direction = q.factor @ _worst_direction(q.whiten(way + q.mean), missing)
+    worst = _worst_direction(q.whiten(way + q.mean), missing)
+    direction = np.asarray(q.image(worst[None])[0])
     places = draws.theta[np.linspace(0, len(draws.theta) - 1, _PLACES).astype(int)]
     text = None
     for step in _STEPS:  # the last is the shortest, and tells most
@@ -63,10 +66,13 @@ def _contradiction(draws: Draws, q: Gaussian, evaluator: Evaluator) -> str | Non
 def _worst_direction(way: Array, missing: Array) -> Array:
     """Return the direction, a unit vector, along which most of the change is not explained."""
     count, dim = way.shape
-    ridge = np.trace(way.T @ way) / dim / math.sqrt(count)
-    slope = np.linalg.solve(way.T @ way + ridge * np.eye(dim), way.T @ missing)
+    ridge = float(np.vdot(way, way)) / dim / math.sqrt(count)
+    if dim <= count:
+        slope = np.linalg.solve(way.T @ way + ridge * np.eye(dim), way.T @ missing)
+    else:  # the same, by a matrix of the size of the draws
+        slope = way.T @ np.linalg.solve(way @ way.T + ridge * np.eye(count), missing)
     length = float(np.linalg.norm(slope))
-    return slope / length if 0 < length < math.inf else np.eye(dim)[0]
+    return slope / length if 0 < length < math.inf else np.eye(1, dim)[0]
 
 
 def _disagreement(places: Array, half: Array, step: float, evaluator: Evaluator) -> str | None:

@@ -23,6 +23,8 @@ from scorevi.families import Family
 
 MOST = 200
 """Draws that are looked at."""
+_NUMBERS, _LEAST = 1 << 22, 32
+"""The most that is kept, as draws times dimensions, and draws in any case."""
 _FEWEST = 8.0
 """The effective number of draws that makes an estimate."""
 _CONSTANT = 1e-3
@@ -76,7 +78,7 @@ class Recent:
 
     @property
     def draws(self) -> Draws | None:
-        """The last 200 draws; None where there was none."""
+        """The last 200 draws, fewer in very many dimensions; None where there was none."""
         return joined(self.batches) if self._batches else None
 
     @property
@@ -89,11 +91,13 @@ class Recent:
         """Take in a batch, and let go now and then of what is not needed any more."""
         self._batches.append(batch)
         self._count += len(batch.theta)
-        if self._count >= 2 * MOST:
+        if self._count >= 2 * _most(batch.theta):
             self._let_go()
 
     def _let_go(self) -> None:
-        while self._batches and self._count - len(self._batches[0].theta) >= MOST:
+        while self._batches and self._count - len(self._batches[0].theta) >= _most(
+            self._batches[0].theta
+        ):
             self._count -= len(self._batches.popleft().theta)
 
     def quality(self, q: Family) -> Quality:
@@ -105,12 +109,18 @@ class Recent:
 def joined(batches: Iterable[Drawn]) -> Draws:
     """Return the last 200 draws of several batches as one."""
     rows = list(batches)
+    most = _most(rows[0].theta)
     return Draws(
-        np.concatenate([batch.theta for batch in rows])[-MOST:],
-        np.concatenate([batch.score for batch in rows])[-MOST:],
-        np.concatenate([_known(batch) for batch in rows])[-MOST:],
-        np.concatenate([batch.log_q for batch in rows])[-MOST:],
+        np.concatenate([batch.theta for batch in rows])[-most:],
+        np.concatenate([batch.score for batch in rows])[-most:],
+        np.concatenate([_known(batch) for batch in rows])[-most:],
+        np.concatenate([batch.log_q for batch in rows])[-most:],
     )
+
+
+def _most(theta: Any) -> int:
+    """Return how many draws, each as long as the rows of theta, are looked at."""
+    return int(max(_LEAST, min(MOST, _NUMBERS // theta.shape[1])))
 
 
 def _known(batch: Drawn) -> Array:

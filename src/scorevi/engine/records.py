@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from scorevi.base.evaluate import Account
 from scorevi.engine.arrival import Fresh
+from scorevi.engine.arrival_pairs import FreshPairs
 from scorevi.engine.quality import Drawn
 
 
@@ -84,7 +85,7 @@ class Snapshot(NamedTuple):
     """Of the way it goes forward, where that remembers anything."""
     recent: tuple[Drawn, ...]
     """The last draws, by which the q that a run ends with is judged."""
-    fresh: tuple[Fresh, ...] = ()
+    fresh: tuple[Fresh, ...] | tuple[FreshPairs, ...] = ()
     """The last batches, by which its distance from the best Gaussian is."""
     drawn: int = 0
     """Draws of all updates."""

@@ -14,7 +14,7 @@ from scorevi.base.labels import theta_labels
 from scorevi.base.linalg import flat_direction
 from scorevi.base.pairs import Draws
 from scorevi.base.status import Status
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
 
 _FAR = (1e4, -1e4, 1e8, -1e8)
 """Standard deviations of q, at which any posterior that has an end has ended."""
@@ -26,7 +26,9 @@ _NAMED = 4
 """Parameters that a message names."""
 
 
-def improper(draws: Draws | None, q: Gaussian | None, evaluator: Evaluator) -> Status | None:
+def improper(
+    draws: Draws | None, q: Gaussian | LowRank | None, evaluator: Evaluator
+) -> Status | None:
     """Return how the run must end where the posterior is improper along some direction.
 
     Costs four evaluations, and only where the scores have no part along a direction.
@@ -38,7 +40,7 @@ def improper(draws: Draws | None, q: Gaussian | None, evaluator: Evaluator) -> S
     direction = flat_direction(np.asarray(q.whiten_score(draws.score)))
     if direction is None:
         return None
-    along = q.factor @ direction
+    along = np.asarray(q.image(direction[None])[0])
     if np.linalg.norm(along / q.sd) < _SINGULAR:
         return None  # q itself has no width there, which is another matter
     found = evaluator.spare(q.mean + np.array([0.0, *_FAR])[:, None] * along)

@@ -20,6 +20,7 @@ from scorevi.base.status import Status
 from scorevi.base.target import Evaluation, Target
 from scorevi.engine import ending
 from scorevi.engine.arrival import Arrival, Distance
+from scorevi.engine.arrival_pairs import ArrivalOfPairs
 from scorevi.engine.batches import Batches, NothingGood, Taken
 from scorevi.engine.quality import Drawn, Quality, Recent
 from scorevi.engine.records import Snapshot, Updates
@@ -30,6 +31,7 @@ from scorevi.engine.stepping import Stepping, stepping
 from scorevi.engine.watching import Watcher
 from scorevi.families import Family, Gaussian, is_sound
 from scorevi.solvers.base import Batch, Grows, Remembers, Solver, family_of
+from scorevi.solvers.low_rank import LowRankReplay
 from scorevi.starts.elsewhere import modes_outside
 from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
 
@@ -85,7 +87,7 @@ class Run:
         self._recent = Recent()
         self._next_look = _FIRST_LOOK
         # Compiled loops do not show their batches.
-        self._arrival = None if solver.compilable else Arrival()
+        self._arrival: Any = None if solver.compilable else _arrival_of(solver)
         self.distance: Distance | None = None
         """How far q was from the best Gaussian when somebody asked last; None if nobody did."""
 
@@ -176,16 +178,13 @@ class Run:
 
     def near(self) -> Distance | None:
         """Return how far q is from the best Gaussian, where batches are seen."""
-        if self._arrival is None:
-            self.distance = None
-        else:
-            self.distance = self._arrival.near(cast("Gaussian", self.q))
+        self.distance = None if self._arrival is None else self._arrival.near(self.q)
         return self.distance
 
     def notice(self, batch: Batch) -> None:
         """Keep what a batch says of the q that it was drawn from."""
         if self._arrival is not None:
-            self._arrival.add(cast("Gaussian", self.q), batch)
+            self._arrival.add(self.q, batch)
 
     def conclude(self) -> tuple[Quality, str]:
         """Look once more at what was reached; returns what q is worth, and what to warn of."""
@@ -233,7 +232,7 @@ class Run:
         if hasattr(self.state, "ending"):
             self._arrival = None
         elif self._arrival is not None:
-            self._arrival = Arrival(snapshot.fresh, snapshot.drawn)
+            self._arrival = _arrival_of(self.solver, snapshot.fresh, snapshot.drawn)
         self.records = Updates.none()
         self.records.extend(records)
         self._size_batch()
@@ -289,9 +288,11 @@ class Run:
             self.ahead = min(watcher.next_update for watcher in watchers) - self.num_updates
 
     def _start(self) -> None:
-        begin = start(self.settings.initial, self.evaluator, self._rng)
+        begin = start(self.settings.initial, self.evaluator, self._rng, self.solver)
         self.notes += begin.notes
         self._begin(begin.q)
+        if begin.state is not None:
+            self.state, self.q = begin.state, begin.state.q
         if self.evaluator.target.has_log_density:
             self.status = self._sign.add(*begin.seen)
         if begin.pairs and isinstance(self.solver, Remembers):
@@ -332,6 +333,13 @@ class Run:
         """Look, whenever the number of updates doubles, for a direction without an end."""
         self._next_look = _next_look(self.num_updates)
         self.status = improper(self._recent.draws, self.q.coordinates, self.evaluator)
+
+
+def _arrival_of(solver: Solver, fresh: Any = (), drawn: int = 0) -> Arrival | ArrivalOfPairs:
+    """Return what tells how far q is from the best of its family, given what was taken in."""
+    if isinstance(solver, LowRankReplay):
+        return ArrivalOfPairs(fresh, drawn, least=solver.pairs_to_tell())
+    return Arrival(fresh, drawn)
 
 
 def _next_look(num_updates: int) -> int:

@@ -34,6 +34,8 @@ from scorevi.base.evaluate import Evaluator
 from scorevi.base.status import Status
 from scorevi.engine.arrival import Distance
 from scorevi.engine.records import Updates
+from scorevi.solvers import LowRankReplay, Solver
+from scorevi.solvers.base import Grows
 
 TOLERANCE = 0.1
 """In standard deviations, and of their logarithms."""
@@ -131,13 +133,22 @@ class Watched(Protocol):
 class StopRule:
     """Looks at the records of a run, and says when to end it."""
 
-    def __init__(self, dim: int, tolerance: float = TOLERANCE, *, ends: bool = True) -> None:
+    def __init__(
+        self,
+        dim: int,
+        tolerance: float = TOLERANCE,
+        *,
+        ends: bool = True,
+        determined: int | None = None,
+    ) -> None:
         self._ends = ends
         self._dim = dim
         self._tolerance = tolerance
         self.next_update = 1.0
         """How many updates there must be for the next look; fixed, not a matter of timing."""
-        self._least_effort = float(max(_LEAST_GRADIENTS, 4 * (dim + 2)))
+        # ``determined``: the pairs that determine a q, D + 1 of them for a Gaussian.
+        pairs = (dim if determined is None else determined - 1) + 2
+        self._least_effort = float(max(_LEAST_GRADIENTS, 4 * pairs))
         self._level_since = math.inf
         self._wandering_since = math.inf
 
@@ -281,6 +292,11 @@ def _gain(values: Array, sizes: Array, older: Mask, newer: Mask) -> Gain:
     return Gain(means[1] - means[0], math.sqrt(sum(errors)), math.sqrt(sum(spreads) / 2))
 
 
-def stop_rules(dim: int, tolerance: float, *, ends: bool, grows: bool) -> list[StopRule]:
+def stop_rules(dim: int, tolerance: float, solver: Solver, *, ends: bool) -> list[StopRule]:
     """Return a stop rule for one run, if there is to be any, or a solver must be told to go on."""
-    return [StopRule(dim, tolerance, ends=ends)] if ends or grows else []
+    if not (ends or isinstance(solver, Grows)):
+        return []
+    determined = None
+    if isinstance(solver, LowRankReplay):
+        determined = solver.pairs_to_determine(dim)
+    return [StopRule(dim, tolerance, ends=ends, determined=determined)]

@@ -3,6 +3,7 @@
 from scorevi.families.base import Family, Points, is_sound
 from scorevi.families.gaussian import Gaussian
 from scorevi.families.given import Given
+from scorevi.families.low_rank import LowRank
 from scorevi.families.mixture import Mixture
 from scorevi.families.nested import Nested
 
@@ -11,17 +12,27 @@ __all__ = [
     "Approximation",
     "Family",
     "Gaussian",
+    "LowRank",
     "Mixture",
     "Nested",
     "Points",
+    "as_gaussian",
     "is_sound",
 ]
 
-Approximation = Gaussian | Mixture | Nested
+Approximation = Gaussian | LowRank | Mixture | Nested
 """What a fit may hold."""
+
+
+def as_gaussian(q: Approximation) -> Gaussian:
+    """Return the Gaussian with the moments of q; refused where its D × D factor is too large."""
+    white = q.coordinates
+    return white.dense() if isinstance(white, LowRank) else white
+
 
 FAMILIES: dict[str, type] = {
     "Gaussian": Gaussian,
+    "LowRank": LowRank,
     "Mixture": Mixture,
     "Nested": Nested,
     "Given": Given,

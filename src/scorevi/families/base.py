@@ -10,6 +10,7 @@ from scorevi.base.arrays import AnyArray, Array, Seed
 
 if TYPE_CHECKING:
     from scorevi.families.gaussian import Gaussian
+    from scorevi.families.low_rank import LowRank
 
 _MAX_LOG_GROWTH = 35.0
 """e^35: a q that has grown or shrunk by 1e15 in each dimension is not on its way to a posterior."""
@@ -58,10 +59,10 @@ class Family(Protocol):
         """The standard deviation of each coordinate, shape (D,)."""
 
     @property
-    def coordinates(self) -> Gaussian | None:
+    def coordinates(self) -> Gaussian | LowRank | None:
         """A Gaussian at about the same place and of about the same widths, to whiten by.
 
-        A Gaussian is its own. None where there is none, or a D × D factor would be too large.
+        A Gaussian is its own. None where there is none.
         """
 
     @classmethod

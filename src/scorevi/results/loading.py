@@ -15,7 +15,7 @@ from scorevi.base.evaluate import BadScore, BadScores
 from scorevi.base.status import Status
 from scorevi.base.target import Parameter
 from scorevi.engine.quality import Quality
-from scorevi.families import FAMILIES, Approximation, Gaussian, Mixture, Nested
+from scorevi.families import FAMILIES, Approximation, Gaussian, LowRank, Mixture, Nested
 from scorevi.results.fit import Fit
 from scorevi.results.origin import Origin
 from scorevi.results.parts import Summary, Trace
@@ -93,6 +93,8 @@ def _approximation(arrays: dict[str, Any], meta: dict[str, Any]) -> Approximatio
         if not q.is_whole():
             raise ValueError("its arrays do not make a nested approximation")
         return q
+    if isinstance(q, LowRank):
+        return _whole(q)
     parts_of_q = q.components if isinstance(q, Mixture) else (q,)
     if isinstance(q, Mixture):
         known = q.log_weights.shape == (len(parts_of_q),) and np.isfinite(q.log_weights).all()
@@ -103,6 +105,15 @@ def _approximation(arrays: dict[str, Any], meta: dict[str, Any]) -> Approximatio
         whole = all(np.isfinite(piece).all() for piece in (part.mean, part.factor, part.log_det))
         if part.mean.shape != (dim,) or part.factor.shape != (dim, dim) or not whole:
             raise ValueError("its mean and factor do not make a Gaussian")
+    return q
+
+
+def _whole(q: LowRank) -> LowRank:
+    """Refuse what is not a Gaussian of a diagonal and directions."""
+    pieces = (q.mean, q.scale, q.directions, q.widths, q.log_det)
+    shapes = q.scale.shape == q.mean.shape and q.directions.shape == (q.dim, q.rank)
+    if not shapes or not all(np.isfinite(piece).all() for piece in pieces):
+        raise ValueError("its mean, scale and directions do not make a Gaussian")
     return q
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scorevi.families import Mixture, Nested
+from scorevi.families import LowRank, Mixture, Nested
 from scorevi.results.parts import Summary
 from scorevi.results.structure import found_in
 from scorevi.results.table import BRIEF, SummaryTable, cells, text_of
@@ -28,6 +28,8 @@ def one_line(fit: Fit) -> str:
 
 
 def _kind(fit: Fit) -> str:
+    if isinstance(fit.q, LowRank):
+        return f", a diagonal and {fit.q.rank} directions," if fit.q.rank else ", a diagonal,"
     if isinstance(fit.q, Nested):
         return f", {found_in(fit.q, fit.labels)},"
     count = _components(fit)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from scorevi.base.arrays import Array
 from scorevi.base.labels import labels_of
 from scorevi.base.newton import steps
 from scorevi.base.variables import Variables
-from scorevi.families import Approximation, Gaussian
+from scorevi.families import Approximation, Gaussian, LowRank
 from scorevi.results.parts import Summary
 from scorevi.results.table import LEVELS, SummaryTable
 from scorevi.results.target_of import target_of
@@ -49,7 +50,7 @@ def exact_table(
     labels: Sequence[str], q: Approximation, fresh: Fresh | None = None
 ) -> SummaryTable:
     """Return the table of unconstrained parameters."""
-    if isinstance(q, Gaussian):
+    if isinstance(q, (Gaussian, LowRank)):
         quantiles = q.mean[:, None] + q.sd[:, None] * scipy.special.ndtri(LEVELS)
     else:
         quantiles = q.quantile(LEVELS).T
@@ -122,6 +123,10 @@ def _own_draws(fit: Fit) -> Fresh | None:
     return fresh if same else None
 
 
+def _images(loadings: Array, rows: Array) -> Array:
+    return np.asarray(rows @ loadings.T)
+
+
 def _errors(fit: Fit, theta: Array, values: Array) -> Array | None:
     """Return the errors of the means of functions of theta, from their draws (n, P).
 
@@ -142,7 +147,8 @@ def _errors(fit: Fit, theta: Array, values: Array) -> Array | None:
         with np.errstate(all="ignore"):
             loadings = (part - part.mean(axis=0)).T @ z / (len(z) * sd[:, None])
             loadings = np.where(np.isfinite(loadings), loadings, 0.0)
-            found = steps(loadings, at, mismatch)
+            images = partial(_images, loadings)
+            found = steps(images(mismatch), images(at), at, mismatch, images)
         # Of the fit, and of the draws that the table is made from.
         square = np.maximum(found.mean**2, found.mean_error**2) + 1.0 / len(z)
         errors[start : start + _AT_ONCE] = sd * np.sqrt(square)

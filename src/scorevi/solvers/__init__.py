@@ -14,6 +14,7 @@ from scorevi.solvers.base import Batch, HasVariants, Solver, State
 from scorevi.solvers.bbvi import BBVI
 from scorevi.solvers.growth import MixingState
 from scorevi.solvers.gsm import GSM
+from scorevi.solvers.low_rank import RANK, LowRankReplay
 from scorevi.solvers.mixing import Mixing
 from scorevi.solvers.nesting import NestingState
 from scorevi.solvers.replay import Replay, ReplayState
@@ -26,6 +27,7 @@ __all__ = [
     "BaM",
     "Batch",
     "HasVariants",
+    "LowRankReplay",
     "Mixing",
     "Replay",
     "Solver",
@@ -39,13 +41,14 @@ SOLVERS: dict[str, Callable[[], Solver]] = {
     "gsm": GSM,
     "bam": BaM,
     "bbvi": BBVI,
+    "low-rank": LowRankReplay,
 }
 """Name → a function that makes the solver with its default settings."""
 
 RECORDS: tuple[type, ...] = (Mixture, MixingState, Scout, Nested, Given, NestingState, ReplayState)
 """What states may come to be made of, beside what they begin with."""
 
-FAMILIES = ("gaussian", "auto", "mixture")
+FAMILIES = ("gaussian", "auto", "mixture", "low-rank", "diagonal")
 """What a fit may be asked for."""
 
 DEFAULT = "replay"
@@ -80,17 +83,27 @@ def make_solver(solver: str | Solver, batch_size: int | None = None) -> Solver:
     return replaced
 
 
-def of_family(solver: Solver, family: str, components: int | None = None) -> Solver:
+def of_family(
+    solver: Solver, family: str, components: int | None = None, rank: int | None = None
+) -> Solver:
     """Return the solver that fits a family, given the one that fits a Gaussian.
 
     Examples
     --------
     >>> of_family(Replay(), "mixture", 8)
     Mixing(batch_size=None, components=8, searches=True)
+    >>> of_family(Replay(), "low-rank", rank=4)
+    LowRankReplay(rank=4, batch_size=None)
     """
     if family not in FAMILIES:
         known = ", ".join(map(repr, FAMILIES))
         raise ValueError(f"`family` must be one of {known}; got {family!r}.")
+    if rank is not None and family != "low-rank":
+        raise ValueError(f"`rank` is that of family='low-rank'; got {rank!r} with {family!r}.")
+    if family in ("low-rank", "diagonal"):
+        return _of_large_family(solver, family, components, rank)
+    if isinstance(solver, LowRankReplay):
+        return solver
     if family == "gaussian":
         if components is not None and as_count("components", components) > 1:
             raise ValueError(
@@ -108,3 +121,23 @@ def of_family(solver: Solver, family: str, components: int | None = None) -> Sol
             "solvers 'auto' and 'replay' fit mixtures."
         )
     return Mixing(solver.batch_size, components, searches=family == "mixture")
+
+
+def _of_large_family(
+    solver: Solver, family: str, components: int | None, rank: int | None
+) -> Solver:
+    """Return the solver of a diagonal and directions."""
+    if components is not None and as_count("components", components) > 1:
+        raise ValueError(
+            f"`components` must be left out with family={family!r}, which has one; got "
+            f"{components}. Pass family='mixture'."
+        )
+    if isinstance(solver, LowRankReplay):
+        return solver if rank is None else dataclasses.replace(solver, rank=rank)
+    if not isinstance(solver, Replay):
+        raise ValueError(
+            f"`family` must be 'gaussian' for the solver {solver.name!r}; got {family!r}. The "
+            "solvers 'auto' and 'replay' fit it."
+        )
+    directions = RANK if rank is None else rank
+    return LowRankReplay(0 if family == "diagonal" else directions, solver.batch_size)

@@ -12,7 +12,7 @@ import scipy.optimize
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
-from scorevi.families import Approximation, Gaussian
+from scorevi.families import Approximation, Gaussian, LowRank
 
 _MAX_RESTARTS = 5
 _MEMORY = 20
@@ -55,7 +55,7 @@ class Ascent:
         self.converged = False
         self._evaluator = evaluator
         self._left = math.inf
-        self._known: Gaussian | None = None
+        self._known: Gaussian | LowRank | None = None
 
     @property
     def highest(self) -> float:
@@ -78,7 +78,10 @@ class Ascent:
         return True
 
     def climb(
-        self, start: Array, at_most: float = math.inf, unless_within: Gaussian | None = None
+        self,
+        start: Array,
+        at_most: float = math.inf,
+        unless_within: Gaussian | LowRank | None = None,
     ) -> None:
         """Climb until it converges, or ``at_most`` evaluations or the budget are spent.
 
@@ -124,16 +127,10 @@ def curvature_gaussian(path: list[Pair]) -> Gaussian | None:
 
     because :math:`V R u = 0`: in O(D²), and positive definite as it stands.
     """
-    pairs = []
-    for one, two in itertools.pairwise(path[-_MEMORY - 1 :]):
-        step, change = two.theta - one.theta, one.score - two.score
-        if float(step @ change) > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
-            pairs.append((step, change))
-    if not pairs:
+    pairs, scale = _curved(path), curvature_scale(path)
+    if scale is None:
         return None
-    step, change = pairs[-1]
-    scale = math.sqrt(float(step @ change) / float(change @ change))
-    root = np.eye(len(step)) * scale
+    root = np.eye(len(path[-1].theta)) * scale
     turns: list[tuple[Array, Array]] = []
     for step, change in pairs:
         product = math.sqrt(float(step @ change))
@@ -152,3 +149,52 @@ def curvature_gaussian(path: list[Pair]) -> Gaussian | None:
     if not (diagonal > 0).all():
         return None
     return Gaussian(path[-1].theta, lower, float(np.log(diagonal).sum()))
+
+
+def _curved(path: list[Pair]) -> list[tuple[Array, Array]]:
+    """Return the last steps of a path and changes of the score, where these show curvature."""
+    pairs = []
+    for one, two in itertools.pairwise(path[-_MEMORY - 1 :]):
+        step, change = two.theta - one.theta, one.score - two.score
+        if float(step @ change) > 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+            pairs.append((step, change))
+    return pairs
+
+
+def curvature_scale(path: list[Pair]) -> float | None:
+    """Return the width that the last step has seen; None where it has seen no curvature."""
+    pairs = _curved(path)
+    if not pairs:
+        return None
+    step, change = pairs[-1]
+    return math.sqrt(float(step @ change) / float(change @ change))
+
+
+def curvature_low_rank(path: list[Pair]) -> LowRank | None:
+    """Return the same as a diagonal and directions, without a D × D array.
+
+    The inverse Hessian differs from a multiple of I within what steps and changes span alone, so
+    that all is done there.
+    """
+    last = path[-_MEMORY - 1 :]
+    rows = [np.subtract(two.theta, one.theta) for one, two in itertools.pairwise(last)]
+    rows += [np.subtract(two.score, one.score) for one, two in itertools.pairwise(last)]
+    if not rows or not np.isfinite(rows).all():
+        return None
+    span = np.array(rows) / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
+    basis = np.linalg.qr(span.T)[0]
+    end = path[-1].theta
+    small = [
+        Pair((pair.theta - end) @ basis, pair.score @ basis, pair.log_density) for pair in last
+    ]
+    within = curvature_gaussian(small)
+    scale = curvature_scale(small)
+    if within is None or scale is None:
+        return None
+    values, turn = np.linalg.eigh(within.covariance / scale**2)
+    if not (values > 0).all():
+        return None
+    dim = len(end)
+    widths = np.sqrt(values)
+    log_det = dim * math.log(scale) + float(np.log(widths).sum())
+    return LowRank(end, np.full(dim, scale), np.asarray(basis @ turn), widths, log_det)

@@ -11,7 +11,7 @@ import numpy as np
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.base.pairs import Pair
-from scorevi.families import Approximation, Gaussian, Mixture
+from scorevi.families import Approximation, Gaussian, LowRank, Mixture
 from scorevi.starts.climb import Ascent, is_within
 from scorevi.starts.paths import Judged, judge_path
 from scorevi.starts.race import Racer
@@ -73,7 +73,7 @@ def _climbs(
             ascent.climb(ascent.path[-1].theta, at_most=CLIMB)
         if not ascent.path or is_within(q, ascent.path[-1].theta):
             continue
-        judged = judge_path(ascent, evaluator, rng)
+        judged = judge_path(ascent, evaluator, rng, q)
         if judged is not None and not is_within(q, judged.q.mean):
             yield judged
 
@@ -127,7 +127,7 @@ def _fitted(
     return found
 
 
-def _around(q: Gaussian, rng: np.random.Generator, rings: int = 1) -> Array:
+def _around(q: Gaussian | LowRank, rng: np.random.Generator, rings: int = 1) -> Array:
     """Return points far outside q on all sides: both ends of random orthogonal directions."""
     dim = q.dim
     radius = math.sqrt(dim) + _WIDE

@@ -7,6 +7,7 @@ led there.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from scorevi.base.estimates import robust_elbo
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.linalg import flat_direction
 from scorevi.base.pairs import Pair
-from scorevi.families import Gaussian, is_sound
+from scorevi.families import Gaussian, LowRank, Points, is_sound
 from scorevi.solvers.base import Batch
+from scorevi.solvers.low_rank import LowRankReplay
 from scorevi.solvers.replay import Replay
 
 _JUDGED = 40
@@ -30,22 +32,30 @@ _SETTLED_DRAWS = 12
 
 
 class Racer:
-    """A short fit by :class:`~scorevi.solvers.Replay`.
+    """A short fit, by :class:`~scorevi.solvers.Replay` or what fits the family that it is of.
 
     Attributes
     ----------
     given
         Pairs that it began with.
     pairs
-        All that it has drawn.
+        All that it has drawn, of a Gaussian.
     is_lost
         Whether it cannot go on.
     """
 
-    def __init__(self, evaluator: Evaluator, q: Gaussian, *pairs: Pair) -> None:
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        q: Gaussian | LowRank,
+        *pairs: Pair,
+        solver: LowRankReplay | None = None,
+    ) -> None:
         self._evaluator = evaluator
-        self._solver = Replay()
-        self._state = self._solver.init(q)
+        chosen: Any = Replay() if solver is None else solver
+        self._solver = chosen
+        self._state: Any = chosen.init(q)
+        self._needed = q.dim + 2 if solver is None else solver.pairs_to_determine(q.dim) + 1
         if pairs:
             self._state = self._solver.remember(self._state, pairs)
         self._volume = q.log_volume
@@ -57,9 +67,14 @@ class Racer:
         self._steps = 0
 
     @property
-    def q(self) -> Gaussian:
+    def q(self) -> Any:
         """Where it is."""
         return self._state.q
+
+    @property
+    def state(self) -> Any:
+        """Its solver's."""
+        return self._state
 
     @property
     def residuals(self) -> Array:
@@ -72,9 +87,9 @@ class Racer:
         The posterior is near Gaussian there; ``residual`` is the Fisher residual that is allowed.
         """
         count = len(self._residuals)
-        if count > self.q.dim + 2 and self._residuals[-1] < _EXACT:
+        if count > self._needed and self._residuals[-1] < _EXACT:
             return True
-        enough = count >= max(_SETTLED_DRAWS, self.q.dim + 2)
+        enough = count >= max(_SETTLED_DRAWS, self._needed)
         return enough and float(np.mean(self._residuals[-_SETTLED_DRAWS:])) < residual
 
     @property
@@ -90,13 +105,12 @@ class Racer:
     def look(self, rng: np.random.Generator, size: int) -> Batch:
         """Draw from its q; returns the draws with a usable score."""
         q = self.q
-        noise = rng.standard_normal((size, q.dim))
-        points = q.points(noise)
+        points = getattr(self._state, "proposal", q).points(rng.standard_normal((size, q.dim)))
         evaluation, good = self._evaluator.noted(points.theta)
         log_density = evaluation.log_density
         if log_density is None:
             log_density = np.full(size, math.nan)
-        kept = q.points(noise[good])
+        kept = Points(*(column[good] for column in points))
         batch = Batch.of(q, kept, evaluation.score[good], log_density[good])
         mismatch = batch.z + batch.whitened_score
         residuals = np.full(size, math.inf)
@@ -105,6 +119,8 @@ class Racer:
         values = np.full(size, -math.inf)
         values[good] = log_density[good] - batch.log_q
         self._values += values.tolist()
+        if isinstance(q, LowRank):
+            return batch  # what is kept of it, its solver keeps
         rows = zip(batch.theta, batch.score, log_density[good], batch.log_q, strict=True)
         self.pairs += [Pair(point, score, float(p), float(q)) for point, score, p, q in rows]
         return batch
@@ -131,6 +147,8 @@ class Racer:
         """
         if self._steps < _FIRST_LOOK or self._steps.bit_count() != 1:
             return False
+        if len(self.pairs) < self.q.dim + 2:
+            return False  # too few to tell
         scores = self.q.whiten_score(np.array([pair.score for pair in self.pairs]))
         return flat_direction(np.asarray(scores)) is not None
 

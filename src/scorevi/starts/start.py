@@ -6,6 +6,7 @@ most half of what the budget has left, so that something remains for the fit.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +18,15 @@ from numpy.typing import ArrayLike
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.pairs import Pair
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
+from scorevi.solvers.base import Solver
+from scorevi.solvers.low_rank import LowRankReplay
 from scorevi.starts.chosen import choose
-from scorevi.starts.climb import Ascent, curvature_gaussian
+from scorevi.starts.climb import Ascent, curvature_gaussian, curvature_low_rank
+from scorevi.starts.large import at_point, choose_large
 from scorevi.targets.points import as_point
 
-Initial: TypeAlias = "Gaussian | str | ArrayLike | Mapping[str, Any] | Near | None"
+Initial: TypeAlias = "Gaussian | LowRank | str | ArrayLike | Mapping[str, Any] | Near | None"
 WAYS = ("auto", "mode", "laplace", "lbfgs")
 
 _MODE_SCALE = math.sqrt(0.1)
@@ -41,19 +45,26 @@ class Near(NamedTuple):
 class Start(NamedTuple):
     """Where a fit begins."""
 
-    q: Gaussian
+    q: Gaussian | LowRank
     pairs: tuple[Pair, ...] = ()
     """Those that tell of q, for a solver with a memory."""
     notes: tuple[str, ...] = ()
     seen: tuple[Pair, ...] = ()
     """Those, one after another, that score and log density may be compared by."""
+    state: Any = None
+    """That of the solver, where it has already begun from there."""
 
 
 class NoFinitePoint(Exception):
     """No point with a finite score was found."""
 
 
-def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> Start:
+def start(
+    initial: Initial,
+    evaluator: Evaluator,
+    rng: np.random.Generator,
+    solver: Solver | None = None,
+) -> Start:
     """Return the start that ``initial`` asks for.
 
     Parameters
@@ -68,38 +79,49 @@ def start(initial: Initial, evaluator: Evaluator, rng: np.random.Generator) -> S
         The target with its budget.
     rng
         Used only if there is no finite score at the start and a point must be searched for.
+    solver
+        Where it is that of a diagonal and directions, so is the start, and no D × D array is made.
     """
     dim = evaluator.target.dim
+    large = solver if isinstance(solver, LowRankReplay) else None
     if initial is None:
-        return Start(Gaussian.standard(dim))
-    if isinstance(initial, Gaussian):
+        return Start(Gaussian.standard(dim) if large is None else LowRank.standard(dim))
+    if isinstance(initial, (Gaussian, LowRank)):
         if initial.dim != dim:
             raise ValueError(
                 f"`initial` must have the target's dimension, {dim}; got {initial.dim}."
             )
-        return Start(initial)
+        return Start(_as_family(initial, large))
     if isinstance(initial, Near):
-        return _automatic(evaluator, rng, as_point(initial.point, evaluator.target))
+        return _automatic(evaluator, rng, as_point(initial.point, evaluator.target), large)
     if not isinstance(initial, str):
-        return Start(Gaussian(as_point(initial, evaluator.target), np.eye(dim), 0.0))
+        point = as_point(initial, evaluator.target)
+        return Start(at_point(point) if large else Gaussian(point, np.eye(dim), 0.0))
     if initial not in WAYS:
         raise ValueError(
             f"`initial` must be None, a Gaussian, a point, or one of {', '.join(WAYS)}; "
             f"got {initial!r}."
         )
     if initial == "auto":
-        return _automatic(evaluator, rng, np.zeros(dim))
+        return _automatic(evaluator, rng, np.zeros(dim), large)
     if not evaluator.target.has_log_density:
         raise ValueError(
             f"`initial={initial!r}` looks for the mode, which needs the log density. Pass "
             "log_density= when making the target, or give `initial` a point or a Gaussian."
         )
-    return _at_mode(initial, evaluator, rng)
+    return _at_mode(initial, evaluator, rng, large)
+
+
+def _as_family(q: Gaussian | LowRank, large: LowRankReplay | None) -> Gaussian | LowRank:
+    """Return a Gaussian as the family of the solver has it; of a dense one, the diagonal."""
+    if large is None:
+        return q if isinstance(q, Gaussian) else q.dense()
+    return q if isinstance(q, LowRank) else LowRank(q.mean, q.sd)
 
 
 def search(
-    evaluator: Evaluator, q: Gaussian | None, rng: np.random.Generator
-) -> tuple[Gaussian, str]:
+    evaluator: Evaluator, q: Gaussian | LowRank | None, rng: np.random.Generator
+) -> tuple[Gaussian | LowRank, str]:
     """Look for a place where the score is finite, around q.
 
     Tries the mean, then draws on scales from a thousandth to a thousand times that of q. Returns a
@@ -116,9 +138,9 @@ def search(
         if evaluator.spent - before >= limit:
             raise NoFinitePoint
         scale = 10.0 ** exponents[attempt % len(exponents)]
-        point = q.mean + scale * (q.factor @ rng.standard_normal(q.dim))
+        point = q.mean + scale * np.asarray(q.image(rng.standard_normal((1, q.dim)))[0])
         attempt += 1
-    found = Gaussian(point, q.factor, q.log_det)
+    found = dataclasses.replace(q, mean=point)
     for _ in range(12):
         tried = [evaluator.point(theta) is not None for theta in found.sample(4, rng)]
         if sum(tried) >= 2:
@@ -131,20 +153,27 @@ def search(
     )
 
 
-def _automatic(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Start:
+def _automatic(
+    evaluator: Evaluator, rng: np.random.Generator, point: Array, large: LowRankReplay | None
+) -> Start:
     with _half_budget(evaluator):
+        if large is not None:
+            state, note = choose_large(evaluator, rng, point, large)
+            return Start(state.q, notes=(note,), state=state)
         chosen = choose(evaluator, rng, point)
     return Start(chosen.q, tuple(chosen.pairs), (chosen.note,), tuple(chosen.seen))
 
 
-def _at_mode(way: str, evaluator: Evaluator, rng: np.random.Generator) -> Start:
+def _at_mode(
+    way: str, evaluator: Evaluator, rng: np.random.Generator, large: LowRankReplay | None
+) -> Start:
     dim = evaluator.target.dim
     notes: list[str] = []
     with _half_budget(evaluator):
         ascent = Ascent(evaluator)
         point = np.zeros(dim)
         if not ascent.visit(point):
-            moved, note = search(evaluator, Gaussian.standard(dim), rng)
+            moved, note = search(evaluator, at_point(point), rng)
             notes.append(note)
             point = moved.mean
         ascent.climb(point)
@@ -154,6 +183,12 @@ def _at_mode(way: str, evaluator: Evaluator, rng: np.random.Generator) -> Start:
                 f"{evaluator.spent} gradients"
             )
         mode = ascent.path[-1].theta if ascent.path else point
+        if large is not None:
+            narrow = at_point(mode).scaled(_MODE_SCALE)
+            curved = curvature_low_rank(ascent.path) if way != "mode" else None
+            if way == "laplace":
+                notes.append("no Hessian is formed for this family; L-BFGS's is used instead")
+            return Start(curved or narrow, (), tuple(notes), tuple(ascent.pairs))
         q = Gaussian(mode, _MODE_SCALE * np.eye(dim), dim * math.log(_MODE_SCALE))
         if way != "mode":
             q = curvature_gaussian(ascent.path) or q

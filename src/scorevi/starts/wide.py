@@ -22,7 +22,7 @@ import scipy.optimize
 
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
 from scorevi.starts.climb import wall
 
 DRAWS = 4
@@ -62,7 +62,9 @@ class WideClimb:
         For the fixed draws.
     """
 
-    def __init__(self, evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> None:
+    def __init__(
+        self, evaluator: Evaluator, q: Gaussian | LowRank, rng: np.random.Generator
+    ) -> None:
         half = rng.standard_normal((DRAWS // 2, q.dim))
         noise = np.concatenate([half, -half])
         self._noise = noise / np.sqrt(np.mean(noise**2, axis=0))
@@ -75,6 +77,7 @@ class WideClimb:
         if self.best is None:
             return None
         width = np.exp(self.best.log_width)
+        assert isinstance(self._coordinates, Gaussian)
         return self._coordinates.moved(
             self.best.shift, np.diag(width), float(self.best.log_width.sum())
         )
@@ -152,7 +155,7 @@ class _Enough(Exception):
     """The climb has come to where it should, or gains nothing any more."""
 
 
-def comes_back(evaluator: Evaluator, q: Gaussian, rng: np.random.Generator) -> bool:
+def comes_back(evaluator: Evaluator, q: Gaussian | LowRank, rng: np.random.Generator) -> bool:
     """Whether a Gaussian four times as wide as q climbs back to it.
 
     It does where the posterior is near Gaussian around q. In the neck of a funnel, which looks the

@@ -12,7 +12,7 @@ import numpy as np
 
 from scorevi.base.status import FitWarning
 from scorevi.base.target import Target
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, as_gaussian
 from scorevi.fit import fit
 from scorevi.studies.metrics import elbo as elbo_of
 from scorevi.studies.metrics import even_noise
@@ -92,7 +92,7 @@ class BestLine:
                     fit(problem.target, family="gaussian", seed=seed, max_gradients=2_000)
                     for seed in range(5)
                 ]
-            start = min((one.q.coordinates for one in fits), key=measure)
+            start = min((as_gaussian(one.q) for one in fits), key=measure)
             began = time.perf_counter()
             best = best_gaussian(problem.target, start, draws=self.draws, iterations=60)
             seconds = time.perf_counter() - began

@@ -13,7 +13,7 @@ from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.status import FitWarning
 from scorevi.base.target import named
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, as_gaussian
 from scorevi.fit import fit
 from scorevi.starts.climb import Ascent
 from scorevi.studies.best_gaussian import BestLine
@@ -184,7 +184,7 @@ class VerdictLine:
                 result = fit(problem.target, family="gaussian", seed=seed)
                 verdict = result.check(seed=seed)
             found = {
-                name: measure(result.q.coordinates) for name, measure in problem.measures.items()
+                name: measure(as_gaussian(result.q)) for name, measure in problem.measures.items()
             }
             found["verdict"] = float(VERDICTS.index(str(verdict)))
             found["settled"] = float(result.status == "converged")

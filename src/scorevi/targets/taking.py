@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from scorevi.base.target import Target, is_thread_safe
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
 from scorevi.targets.function import from_function
 from scorevi.targets.pymc import from_pymc, is_model
 from scorevi.targets.stan import from_stan
@@ -40,7 +40,7 @@ def as_target(thing: Any) -> Target:
             thing.dim,
             log_density,
             getattr(thing, "names", None),
-            thread_safe=isinstance(thing, Gaussian) or is_thread_safe(thing),
+            thread_safe=isinstance(thing, (Gaussian, LowRank)) or is_thread_safe(thing),
         )
     if callable(thing):
         raise ValueError(

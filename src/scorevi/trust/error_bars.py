@@ -15,6 +15,9 @@ from scorevi.trust.examination import MEAN_WARN, SD_WARN, Examination
 from scorevi.trust.fresh_draws import Fresh
 from scorevi.trust.verdict import Reason
 
+_ERRORS, _MANY = 3.0, 1000
+"""Standard errors that count; and parameters, of which the largest error is mostly chance."""
+
 
 class ErrorBars(NamedTuple):
     """How well a fit's moments are determined, per unconstrained parameter and in its units."""
@@ -41,7 +44,12 @@ def error_bars(q: Approximation, fresh: Fresh) -> ErrorBars:
     """
     theta, score = fresh.theta[fresh.good], fresh.score[fresh.good]
     white = q.coordinates
-    found = steps(white.factor / q.sd[:, None], white.whiten(theta), q.mismatch(theta, score))
+
+    def images(rows: Array) -> Array:
+        return np.asarray(white.image(rows)) / q.sd
+
+    z, mismatch = white.whiten(theta), q.mismatch(theta, score)
+    found = steps(images(mismatch), images(z), z, mismatch, images)
     mean_step, mean_error = found.mean * q.sd, found.mean_error * q.sd
     sd_step, sd_error = found.log_sd * q.sd, found.log_sd_error * q.sd
     return ErrorBars(
@@ -62,8 +70,9 @@ def unsettled(exam: Examination) -> Iterator[Reason]:
         ("mean", np.abs(bars.mean_step) / sd, bars.mean_error / sd, MEAN_WARN),
         ("standard deviation", np.abs(bars.sd_step) / sd, bars.sd_error / sd, math.expm1(SD_WARN)),
     ):
-        worst = int(np.nanargmax(off - 3 * error))
-        if off[worst] - 3 * error[worst] > limit:
+        errors = _ERRORS + (math.sqrt(2.0 * math.log(exam.q.dim)) if exam.q.dim > _MANY else 0.0)
+        worst = int(np.nanargmax(off - errors * error))
+        if off[worst] - errors * error[worst] > limit:
             yield Reason(
                 "warn",
                 f"the scores say that the {what} of {exam.labels[worst]} should still move by "

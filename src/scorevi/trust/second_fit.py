@@ -14,9 +14,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from scorevi.base.estimates import robust_elbo
-from scorevi.base.evaluate import Exhausted, TooManyBadScores
+from scorevi.base.evaluate import Evaluator, Exhausted, TooManyBadScores
 from scorevi.base.noise import SECOND, stream
+from scorevi.families import Approximation, LowRank
+from scorevi.solvers.low_rank import LowRankReplay
 from scorevi.starts.chosen import choose
+from scorevi.starts.large import choose_large
 from scorevi.starts.race import Racer
 from scorevi.starts.wide import comes_back
 from scorevi.trust.examination import Examination
@@ -42,14 +45,15 @@ def second_fit(exam: Examination) -> Iterator[Reason]:
         return
     rng = stream(exam.seed, SECOND)
     ours, our_error = robust_elbo(fresh.log_ratio)
-    length = max(_LEAST, exam.course.num_gradients)
+    length = exam.course.num_gradients
+    if not isinstance(q, LowRank):
+        length = max(_LEAST, length)
     racer = None
     evaluator.max_gradients = evaluator.spent + length
     try:
         if _are_even(exam) and comes_back(evaluator, q.coordinates, rng):
             return
-        start = choose(evaluator, rng, rng.uniform(-_NEARBY, _NEARBY, q.dim))
-        racer = Racer(evaluator, start.q, *start.pairs)
+        racer = _started(q, evaluator, rng)
         for _ in range(_PIECES):
             racer.run(rng, length // _PIECES, settled=0.0)
     except (Exhausted, TooManyBadScores, np.linalg.LinAlgError):
@@ -71,6 +75,16 @@ def second_fit(exam: Examination) -> Iterator[Reason]:
         f"of {exam.labels[worst]} {off[worst]:.2g} sd away: this one is not the best there is",
         "Run with restarts=, or with another seed, and keep the fit with the highest ELBO.",
     )
+
+
+def _started(q: Approximation, evaluator: Evaluator, rng: np.random.Generator) -> Racer:
+    """Return a fit from a start of its own; of a diagonal and directions, of the same."""
+    point = rng.uniform(-_NEARBY, _NEARBY, q.dim)
+    if isinstance(q, LowRank):
+        solver = LowRankReplay(q.rank)
+        return Racer(evaluator, choose_large(evaluator, rng, point, solver)[0].q, solver=solver)
+    start = choose(evaluator, rng, point)
+    return Racer(evaluator, start.q, *start.pairs)
 
 
 def _are_even(exam: Examination) -> bool:

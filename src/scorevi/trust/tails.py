@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
 from scorevi.trust.examination import (
     MEAN_FAIL,
     MEAN_WARN,
@@ -30,9 +30,15 @@ _ELSE = (
     "Reparametrise (of a hierarchy try the other form: centered where each group has many "
     "observations, non-centered where it has few), or sample."
 )
+_CORRELATIONS = (
+    "Its correlations may be more than a diagonal and so many directions can hold: allow a larger "
+    "rank, or where it fits into memory a full Gaussian, family='gaussian'."
+)
 _MIXTURE = "Leave family= at 'auto', or fit a mixture, with family='mixture'."
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
+_MANY = 100
+"""Parameters, of a diagonal and directions, of which the largest error is mostly chance."""
 _NO_MEAN = 1.0
 """The k-hat from which on a distribution of weights has no mean."""
 _EVEN_ENOUGH, _FEW_DIMENSIONS = 0.5, 10
@@ -116,12 +122,13 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
     theta, log_ratio = look_wider(exam)
     weights = smooth(log_ratio)
     t, mean = _weighted(exam, theta, weights.weights)
-    covariance = (weights.weights * (t - mean).T) @ (t - mean)
-    if not np.abs(0.5 * np.log(np.diag(covariance))).max() < _AGREES:
-        scales = np.diag(exam.q.sd)
-        theta, log_ratio = look_again(
-            exam, exam.q.mean + exam.q.sd * mean, scales @ covariance @ scales
-        )
+    variance = weights.weights @ (t - mean) ** 2
+    if not np.abs(0.5 * np.log(variance)).max() < _AGREES:
+        sd = exam.q.sd
+        spread = variance * sd**2
+        if not isinstance(exam.q, LowRank):
+            spread = (weights.weights * (t - mean).T) @ (t - mean) * sd * sd[:, None]
+        theta, log_ratio = look_again(exam, exam.q.mean + sd * mean, spread)
         weights = smooth(log_ratio)
     advice = f"{_intervals(exam, theta, weights.weights)} {_instead(exam)}"
     found = list(_moments(exam, theta, weights.weights, "draws from wider than the fit"))
@@ -139,6 +146,8 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
 
 def _instead(exam: Examination) -> str:
     """Say what to do where this q will not do."""
+    if isinstance(exam.q, LowRank):
+        return f"{_CORRELATIONS} {_ELSE}"
     return f"{_MIXTURE} {_ELSE}" if isinstance(exam.q, Gaussian) else _ELSE
 
 
@@ -166,15 +175,15 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
     # The errors of self-normalised weights, a little too large because the draws of q are known.
     mean_error = np.sqrt((w**2) @ (t - mean) ** 2)
     sd_error = 0.5 * np.sqrt((w**2) @ ((t - mean) ** 2 / np.exp(2 * log_sd) - 1.0) ** 2)
-    names = exam.labels
+    names, many = exam.labels, _errors_of_the_largest(exam)
     for what, off, error, warn, fail in (
         ("mean", np.abs(mean), mean_error, MEAN_WARN, MEAN_FAIL),
         ("standard deviation", np.abs(log_sd), sd_error, SD_WARN, SD_FAIL),
     ):
         # Of a tail that draws seldom reach, they see too little: to warn one error is enough.
-        worst = int(np.argmax(off - error))
-        if off[worst] - error[worst] > warn:
-            level = "fail" if off[worst] - 2 * error[worst] > fail else "warn"
+        worst = int(np.argmax(off - (1 + many) * error))
+        if off[worst] - (1 + many) * error[worst] > warn:
+            level = "fail" if off[worst] - (2 + many) * error[worst] > fail else "warn"
             size = (
                 f"{off[worst]:.2g} sd"
                 if what == "mean"
@@ -185,7 +194,7 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
                 f"{source} put the {what} of {names[worst]} off by {size}",
                 "Use fit.resample(), whose draws are corrected by the weights.",
             )
-        elif (off + 2 * error > fail).any():
+        elif _is_open(off, error, fail, many):
             worst = int(np.argmax(off + 2 * error))
             yield Reason(
                 "undecided",
@@ -193,6 +202,18 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
                 f"{what} of {names[worst]} is right",
                 "The posterior has tails that draws seldom reach; sample to be sure.",
             )
+
+
+def _is_open(off: Array, error: Array, fail: float, many: float) -> bool:
+    """Whether more draws might tell of a failure; of very many figures, of most of them."""
+    upper = off + 2 * error
+    return bool(np.median(upper) > fail if many else (upper > fail).any())
+
+
+def _errors_of_the_largest(exam: Examination) -> float:
+    """Return by how many standard errors the largest of very many figures is off by chance."""
+    many = isinstance(exam.q, LowRank) and exam.q.dim > _MANY
+    return math.sqrt(2.0 * math.log(exam.q.dim)) if many else 0.0
 
 
 def _culprits(exam: Examination) -> list[str]:

@@ -23,7 +23,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.noise import WIDER, stream
-from scorevi.families import Approximation, Gaussian, Mixture, Nested
+from scorevi.families import Approximation, Gaussian, LowRank, Mixture, Nested
 from scorevi.trust.examination import Examination
 
 _STRETCH = 3.0
@@ -46,9 +46,12 @@ def look_wider(exam: Examination) -> tuple[Array, Array]:
 
 
 def look_again(exam: Examination, mean: Array, covariance: Array) -> tuple[Array, Array]:
-    """Return draws of, and wider than, the Gaussian with the moments that were found instead."""
+    """Return draws of, and wider than, the Gaussian with the moments that were found instead.
+
+    Of a diagonal and directions, mean and variances, (D,) each, with the correlations of q.
+    """
     rng = stream(exam.seed, WIDER, 1)
-    q = Gaussian.from_moments(mean, covariance)
+    q = _with_moments(exam.q, mean, covariance)
     theta = np.asarray(q.unwhiten(rng.standard_normal((len(exam.fresh.theta), q.dim))))
     return _look(exam, q, rng, theta, _log_density(exam, theta))
 
@@ -77,12 +80,17 @@ def _wider(q: Approximation) -> _WiderGaussian | _WiderMixture | Nested:
     return _WiderMixture(q) if isinstance(q, Mixture) else _WiderGaussian(q)
 
 
+def _with_moments(q: Approximation, mean: Array, covariance: Array) -> Gaussian | LowRank:
+    if isinstance(q, LowRank):
+        return q.stretched(mean, np.sqrt(covariance) / q.sd)
+    return Gaussian.from_moments(mean, covariance)
+
+
 class _WiderGaussian:
     """Half q widened on all sides, half q stretched along one parameter."""
 
-    def __init__(self, q: Gaussian) -> None:
+    def __init__(self, q: Gaussian | LowRank) -> None:
         self._q = q
-        self._axes = q.factor / q.sd[:, None]  # row j: the whitened direction of parameter j
         self._widened = 1.0 + math.sqrt(2.0 / q.dim)
 
     def sample(self, count: int, rng: np.random.Generator) -> Array:
@@ -90,14 +98,17 @@ class _WiderGaussian:
         z = rng.standard_normal((count, dim))
         half = count // 2
         z[:half] *= self._widened
-        along = self._axes[rng.integers(dim, size=count - half)]
+        chosen = rng.integers(dim, size=count - half)
+        units = np.zeros((count - half, dim))
+        units[np.arange(count - half), chosen] = 1.0 / self._q.sd[chosen]
+        along = np.asarray(self._q.whiten_score(units))  # the whitened directions of parameters
         z[half:] += (_STRETCH - 1.0) * np.vecdot(z[half:], along)[:, None] * along
         return np.asarray(self._q.unwhiten(z))
 
     def log_density(self, theta: Array) -> Array:
         z = self._q.whiten(theta)
         dim = z.shape[1]
-        squares = (z @ self._axes.T) ** 2
+        squares = ((theta - self._q.mean) / self._q.sd) ** 2
         along = np.logaddexp.reduce(_log_excess(squares, _STRETCH), axis=1) - math.log(dim)
         around = _log_excess(np.vecdot(z, z), self._widened) - (dim - 1) * math.log(self._widened)
         return np.asarray(self._q.log_density(theta) + np.logaddexp(along, around) - math.log(2.0))

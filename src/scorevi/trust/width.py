@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
 from scorevi.trust.fresh_draws import Fresh
 
 _FACTOR = 1.5
@@ -27,7 +27,7 @@ class TooWide(NamedTuple):
     factor: float
 
 
-def too_wide(q: Gaussian, fresh: Fresh) -> TooWide | None:
+def too_wide(q: Gaussian | LowRank, fresh: Fresh) -> TooWide | None:
     """Return the parameter whose standard deviation is most too large, if it clearly is."""
     assert fresh.log_ratio is not None
     good = fresh.good

@@ -10,7 +10,7 @@ import numpy as np
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.identity import digest, identify
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, LowRank
 from scorevi.solvers.base import Solver
 from scorevi.starts.start import Initial, Near
 from scorevi.targets import Target
@@ -79,6 +79,9 @@ def _describe(initial: Initial, target: Target) -> str:
         return str(initial)
     if isinstance(initial, Gaussian):
         return f"a Gaussian ({digest(initial.mean, initial.factor)})"
+    if isinstance(initial, LowRank):
+        parts = (initial.mean, initial.scale, initial.directions, initial.widths)
+        return f"a Gaussian of a diagonal and directions ({digest(*parts)})"
     near = isinstance(initial, Near)
     point = as_point(initial.point if isinstance(initial, Near) else initial, target)
     return f"{'near ' if near else ''}a point ({digest(point)})"

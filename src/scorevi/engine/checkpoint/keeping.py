@@ -18,6 +18,7 @@ from scorevi.base.evaluate import Account, BadScore
 from scorevi.base.files import check_folder, why, write_arrays
 from scorevi.base.pairs import Draws
 from scorevi.engine.arrival import Fresh
+from scorevi.engine.arrival_pairs import FreshPairs
 from scorevi.engine.checkpoint.file import FORMAT, damaged, read
 from scorevi.engine.checkpoint.identity import find_difference, identity_of, probe
 from scorevi.engine.quality import joined
@@ -81,7 +82,7 @@ class Checkpoint:
         states = [one.init(family_of(one).standard(target.dim)) for one in variants]
         example = BadScore(np.zeros(1), "", "")
         self._types = record_types(*states, example)
-        for kind in (Snapshot, ChunksSnapshot, Account, Draws, Fresh, *RECORDS):
+        for kind in (Snapshot, ChunksSnapshot, Account, Draws, Fresh, FreshPairs, *RECORDS):
             self._types[kind.__name__] = kind
         if self._read:
             difference = find_difference(self._read, self._identity, self._probe)

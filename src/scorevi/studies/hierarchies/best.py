@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from scorevi.base.status import FitWarning
-from scorevi.families import Gaussian
+from scorevi.families import Gaussian, as_gaussian
 from scorevi.fit import fit
 from scorevi.starts.start import Initial
 from scorevi.studies.best_gaussian import best_gaussian
@@ -68,7 +68,7 @@ def _places(target: Target, truth: Truth) -> Iterator[Gaussian]:
                     seed=seed,
                     max_gradients=_GRADIENTS,
                 )
-                yield found.q.coordinates
+                yield as_gaussian(found.q)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
