@@ -14,6 +14,8 @@ from scorevi.fit import Step, fit, iterate
 from scorevi.results.fit import Fit
 from scorevi.results.loading import load
 from scorevi.results.parts import Trace
+from scorevi.results.sample import Sample
+from scorevi.sample import sample
 from scorevi.solvers import BBVI, GSM, BaM, Replay
 from scorevi.targets import from_function, from_jax, from_numpyro, from_pymc, from_stan
 from scorevi.targets.stan import compile_stan
@@ -28,6 +30,7 @@ __all__ = [
     "Gaussian",
     "Mixture",
     "Replay",
+    "Sample",
     "Status",
     "Step",
     "Trace",
@@ -43,4 +46,5 @@ __all__ = [
     "iterate",
     "load",
     "plots",
+    "sample",
 ]

@@ -91,6 +91,36 @@ def runs_bar(wanted: bool | None) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
+def sampling_bar(total: int, wanted: bool | None) -> Iterator[Callable[[str, int, float], None]]:
+    """Open a bar on standard error that counts gradients towards the most there may be.
+
+    Yields what to call with what is done, the gradients so far and the least effective sample.
+    """
+    console = _console(wanted)
+    if console is None:
+        yield lambda *_: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("gradients"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[reached]}"),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("looking", total=total, reached="")
+
+        def show(phase: str, spent: int, least: float) -> None:
+            reached = "" if math.isnan(least) else f"effective sample {least:.0f}"
+            bar.update(task, description=phase, completed=spent, reached=reached)
+
+        yield show
+
+
+@contextmanager
 def activity(text: str, wanted: bool | None) -> Iterator[None]:
     """Say on standard error what is going on, with a spinner and the time, while it lasts."""
     console = _console(wanted)

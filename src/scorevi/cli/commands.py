@@ -82,7 +82,7 @@ def compile_(
 @rows_option
 @json_option
 def show(path: Path, rows: int, json_: bool) -> None:
-    """Print the saved fit PATH."""
+    """Print the saved fit or sample PATH."""
     with naming("PATH"):
         fit = load(path)
     print_fit(fit, json_, rows, {})

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.special
 
-from scorevi.base.arrays import Array, Seed, as_count, seed_entropy
+from scorevi.base.arrays import AnyArray, Array, Seed, as_count, seed_entropy
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.extras import require
 from scorevi.base.files import check_folder
@@ -22,6 +22,7 @@ from scorevi.base.variables import Include, Variables, check_include
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
+    from scorevi.results.sample import Sample
 
 _OF_ARVIZ = ("chain", "draw")
 _REASON = 300
@@ -48,12 +49,25 @@ def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "
     underscore at the end, as does an axis that has the name of a variable; the attribute
     ``renamed`` says so.
     """
-    arviz = require("arviz")
     check_include(include)
     entropy = seed_entropy(seed)
     theta = fit.sample(as_count("size", size), entropy)
-    values = fit.named(theta, "everything", entropy)
-    variables = Variables() if fit.target is None else fit.target.variables
+    return as_arviz(fit, theta, entropy, include, importance, _attributes(fit, entropy))
+
+
+def as_arviz(
+    owner: Fit | Sample,
+    theta: Array,
+    entropy: int,
+    include: Include,
+    stats: Callable[[Any, Array], dict[str, AnyArray]],
+    attributes: dict[str, Any],
+    chains: int = 1,
+) -> Any:
+    """Return draws (n, D), one chain after another, with all that their owner can say of them."""
+    arviz = require("arviz")
+    values = owner.named(theta, "everything", entropy)
+    variables = Variables() if owner.target is None else owner.target.variables
     pointwise = variables.pointwise(theta)
     observed = {name: np.asarray(value) for name, value in variables.observed.items()}
     variables.check_names(
@@ -61,7 +75,7 @@ def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "
         {name: value.shape[1:] for name, value in pointwise.items()}
         | {name: value.shape for name, value in observed.items()},
     )
-    wanted = fit.named(theta[:1], "parameters") if include == "parameters" else values
+    wanted = owner.named(theta[:1], "parameters") if include == "parameters" else values
     posterior = {name: value for name, value in values.items() if name in wanted}
     groups = {
         "posterior": {
@@ -69,13 +83,13 @@ def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "
             for name, value in variables.included(posterior, "all").items()
             if name not in pointwise
         },
-        "unconstrained_posterior": split(theta, fit.parameters),
-        "sample_stats": importance(fit, theta),
+        "unconstrained_posterior": split(theta, owner.parameters),
+        "sample_stats": stats(owner, theta),
         "log_likelihood": pointwise,
         "posterior_predictive": {name: values[name] for name in variables.predictive},
     }
     data = {group: named for group, named in groups.items() if named}
-    return _tree(arviz, data, observed, variables, _attributes(fit, entropy))
+    return _tree(arviz, data, observed, variables, attributes, chains)
 
 
 def importance(fit: Fit, theta: Array) -> dict[str, Array]:
@@ -113,6 +127,7 @@ def _tree(
     observed: dict[str, Array],
     variables: Variables,
     attributes: dict[str, Any],
+    chains: int,
 ) -> Any:
     """Assemble what the installed ArviZ calls its data."""
     variable_names = {name for named in (*groups.values(), observed) for name in named}
@@ -128,7 +143,7 @@ def _tree(
         for group, named in groups.items()
     }
     sampled = {
-        group: {name: value[None] for name, value in named.items()}
+        group: {name: value.reshape(chains, -1, *value.shape[1:]) for name, value in named.items()}
         for group, named in groups.items()
     }
     observed = {new_name[name]: value for name, value in observed.items()}
@@ -202,7 +217,7 @@ def _leading(dims: dict[str, list[str]], named: dict[str, Array]) -> dict[str, l
 def to_pandas(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
     """Return draws as a data frame: a row per draw, a column per entry, such as ``beta[0,1]``."""
     pandas = require("pandas")
-    return pandas.DataFrame(_columns(fit, fit.draws(size, seed, include)))
+    return pandas.DataFrame(columns_of(fit, fit.draws(size, seed, include)))
 
 
 def write_draws(
@@ -213,13 +228,24 @@ def write_draws(
     include: Include = "all",
 ) -> None:
     """Write draws to a ``.nc`` (ArviZ), ``.csv`` or ``.parquet`` file, by the path's ending."""
+    write(
+        path,
+        lambda: to_arviz(fit, size, seed, include),
+        lambda: columns_of(fit, fit.draws(size, seed, include)),
+    )
+
+
+def write(
+    path: str | Path, tree: Callable[[], Any], columns: Callable[[], dict[str, AnyArray]]
+) -> None:
+    """Write what ArviZ takes, or columns, by the path's ending."""
     path = check_format(check_folder(path))
     try:
         if path.suffix == ".nc":
-            to_arviz(fit, size, seed, include).to_netcdf(str(path))
+            tree().to_netcdf(str(path))
         else:
-            write = _write_csv if path.suffix == ".csv" else _write_parquet
-            write(_columns(fit, fit.draws(size, seed, include)), path)
+            put = _write_csv if path.suffix == ".csv" else _write_parquet
+            put(columns(), path)
     except (OSError, ValueError, KeyError) as error:
         # netCDF refuses some names of variables, such as those with a slash.
         # The first line, because xarray goes on to print what it was to write.
@@ -237,7 +263,7 @@ def check_format(path: Path) -> Path:
     return path
 
 
-def _columns(fit: Fit, draws: dict[str, Array]) -> dict[str, Array]:
+def columns_of(fit: Fit | Sample, draws: dict[str, Array]) -> dict[str, Array]:
     """Cut arrays into columns by label."""
     if fit.target is None:  # then these are the parameters of theta, in order
         texts = iter(fit.labels)

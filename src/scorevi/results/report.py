@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scorevi.families import Mixture
 from scorevi.results.parts import Summary
 from scorevi.results.structure import found_in
+from scorevi.trust.verdict import Verdict
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
@@ -45,24 +46,29 @@ def as_json(fit: Fit, files: Mapping[str, Path]) -> dict[str, Any]:
         "num_gradients": fit.num_gradients,
         "num_updates": fit.num_updates,
         "seconds": fit.seconds,
-        "elbo": _number(fit.elbo),
-        "elbo_error": _number(fit.quality.elbo_error),
-        "fisher": _number(fit.fisher),
+        "elbo": number(fit.elbo),
+        "elbo_error": number(fit.quality.elbo_error),
+        "fisher": number(fit.fisher),
         "bad_scores": dict(fit.bad_scores.counts),
-        "verdict": _verdict(fit),
+        "verdict": verdict_as_json(fit.verdict),
         "notes": notes,
         "files": {name: str(path) for name, path in files.items()},
-        "parameters": [
-            {
-                "name": row.name,
-                "mean": _number(row.mean),
-                "sd": _number(row.sd),
-                "q05": _number(row.lower),
-                "q95": _number(row.upper),
-            }
-            for row in summary
-        ],
+        "parameters": table_as_json(summary),
     }
+
+
+def table_as_json(summary: Sequence[Summary]) -> list[dict[str, Any]]:
+    """Return a table as plain JSON values."""
+    return [
+        {
+            "name": row.name,
+            "mean": number(row.mean),
+            "sd": number(row.sd),
+            "q05": number(row.lower),
+            "q95": number(row.upper),
+        }
+        for row in summary
+    ]
 
 
 def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
@@ -77,12 +83,18 @@ def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
     files
         What was written where.
     """
+    print_lines(_summary(fit)[0], rows, lines(fit), files)
+
+
+def print_lines(
+    summary: Sequence[Summary], rows: int, facts: Sequence[str], files: Mapping[str, Path]
+) -> None:
+    """Print a table, the facts below it, and what was written where."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True)
-    summary, _ = _summary(fit)
     if summary:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("parameter", overflow="fold")
@@ -95,7 +107,7 @@ def print_report(fit: Fit, rows: int, files: Mapping[str, Path]) -> None:
         if len(shown) < len(summary):
             console.print(f"... and {len(summary) - len(shown)} more; --rows 0 shows all")
         console.print()
-    for line in lines(fit):
+    for line in facts:
         console.print(line, markup=False)
     for name, path in files.items():
         console.print(f"{name + ':':12}{path}", markup=False)
@@ -115,11 +127,15 @@ def lines(fit: Fit) -> list[str]:
     facts.append(f"{'status:':12}{fit.status}: {fit.status.cause}")
     if not fit.status.ok or fit.num_updates == 0:
         facts.append(f"{'':12}NOT FITTED. {fit.status.advice}")
-    if fit.verdict is not None:
-        first, *reasons = fit.verdict.explain().splitlines()
-        facts.append(f"{'verdict:':12}{first}")
-        facts += [f"{'':12}{reason}" for reason in reasons]
-    return facts
+    return facts + verdict_lines(fit.verdict)
+
+
+def verdict_lines(verdict: Verdict | None) -> list[str]:
+    """Return a verdict with its reasons, a line each."""
+    if verdict is None:
+        return []
+    first, *reasons = verdict.explain().splitlines()
+    return [f"{'verdict:':12}{first}", *(f"{'':12}{reason}" for reason in reasons)]
 
 
 def _quality(fit: Fit) -> str:
@@ -130,14 +146,14 @@ def _quality(fit: Fit) -> str:
     return f"{about}Fisher residual {fisher:.3g}"
 
 
-def _verdict(fit: Fit) -> dict[str, Any] | None:
-    verdict = fit.verdict
+def verdict_as_json(verdict: Verdict | None) -> dict[str, Any] | None:
+    """Return a verdict as plain JSON values."""
     if verdict is None:
         return None
     return {
         "word": str(verdict),
-        "khat": _number(verdict.khat),
-        "ess": _number(verdict.ess),
+        "khat": number(verdict.khat),
+        "ess": number(verdict.ess),
         "num_evaluations": verdict.num_evaluations,
         "reasons": [reason._asdict() for reason in verdict.reasons],
     }
@@ -152,5 +168,6 @@ def _summary(fit: Fit) -> tuple[tuple[Summary, ...], list[str]]:
         return (), [*notes, f"no table: {error}"]
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
+    """Return a number, or None where JSON has none for it."""
     return value if math.isfinite(value) else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.special
 
+from scorevi.base.arrays import Array
 from scorevi.base.labels import labels_of
+from scorevi.base.variables import Variables
 from scorevi.families import Family, Mixture
 from scorevi.results.parts import Summary
 from scorevi.results.target_of import target_of
@@ -49,10 +51,16 @@ def _sampled_table(fit: Fit) -> tuple[Summary, ...]:
     variables = fit.target.variables
     one = fit.named(fit.mean[None])
     first = fit.named(fit.mean[None], "parameters")
-    order = sorted(one, key=lambda name: name not in first and 1 + (one[name].size > _LONG))
+    order = in_order(one, first)
     entries = sum(value.size for value in one.values())
     size = min(_DRAWS, max(500, _ENTRIES // max(entries, 1)))
-    draws = fit.draws(size, seed=0)
+    return table_of(variables, order, fit.draws(size, seed=0))
+
+
+def table_of(
+    variables: Variables, order: Sequence[str], draws: Mapping[str, Array]
+) -> tuple[Summary, ...]:
+    """Return the table of draws by name, in the given order."""
     rows = []
     for name in order:
         values = draws[name]
@@ -63,3 +71,13 @@ def _sampled_table(fit: Fit) -> tuple[Summary, ...]:
         for label, *row in zip(texts, *columns, strict=True):
             rows.append(Summary(label, *map(float, row)))
     return tuple(rows)
+
+
+def in_order(draws: Mapping[str, Array], parameters: Collection[str]) -> list[str]:
+    """Return the names of variables, parameters first, long ones that are derived last."""
+
+    def place(name: str) -> int:
+        derived = name not in parameters
+        return derived + (derived and draws[name][0].size > _LONG)
+
+    return sorted(draws, key=place)
