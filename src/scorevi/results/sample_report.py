@@ -63,10 +63,10 @@ def lines(sample: Sample) -> list[str]:
         f"{'gradients:':12}{sample.num_gradients}: {by_phase}",
     ]
     if sample.size:
-        least, most = int(np.argmin(sample.ess)), int(np.nanargmax(sample.rhat))
+        least, most = int(np.argmin(sample.ess)), int(np.argmax(np.nan_to_num(sample.rhat)))
         facts.append(
-            f"{'worst:':12}effective sample {sample.ess[least]:.0f} ({sample.labels[least]}), R-hat "
-            f"{sample.rhat[most]:.3f} ({sample.labels[most]})"
+            f"{'worst:':12}effective sample {sample.ess[least]:.0f} ({sample.labels[least]}), "
+            f"R-hat {sample.rhat[most]:.3f} ({sample.labels[most]})"
         )
     if sample.method == "nuts":
         facts.append(f"{'why NUTS:':12}{sample.against_weights or 'it was asked for'}")

@@ -14,6 +14,7 @@ from scorevi.base.status import Status
 from scorevi.sampling import importance, rounds
 from scorevi.sampling.asked import Asked
 from scorevi.sampling.looking import Look, look
+from scorevi.sampling.pool import Pool
 from scorevi.sampling.rounds import Course, Limits
 from scorevi.sampling.starting import starts
 from scorevi.trust.examination import Examination
@@ -127,41 +128,43 @@ class Drawing:
         q, evaluator = self.exam.q, self.exam.evaluator
         if self.state.look is None:
             found = look(self.exam)
-            weighed = len(found.theta)
             by_weights = self.method == "importance" or not found.against_weights
             self.state = State(
                 found,
                 self.method != "nuts" and by_weights,
-                looked=evaluator.spent - weighed,
-                weighed=weighed,
+                looked=evaluator.spent - found.pool.own,
+                weighed=found.pool.own,
             )
             yield "looking"
         while self.state.weighing:
-            assert self.state.look is not None
-            theta, log_ratio = self.state.look.theta, self.state.look.log_ratio
-            size = importance.next_size(q, theta, log_ratio, self.asked)
-            if size == len(theta):
-                break
-            if self.method is None and not importance.is_worth_it(size, self.asked):
-                self._turn_to_nuts("the importance weights leave too few of the draws")
-                break
+            pool, chosen = self._pool, self._weighed()
+            more = importance.more_needed(pool, chosen, self.asked)
+            if self.method is None and len(pool.theta) >= self.asked.draws:
+                if not chosen.is_sound:
+                    why = f"k-hat of a parameter with its weights is {chosen.khat:.2f}"
+                    self._turn_to_nuts(why)
+                    break
+                if not importance.is_worth_it(len(pool.theta) + more, self.asked):
+                    self._turn_to_nuts("the importance weights leave too few of the draws")
+                    break
+            if not more:
+                cause = f"every parameter has an effective sample of {chosen.ess.min():.0f} or more"
+                self.status = Status("converged", cause)
+                return
             before = evaluator.spent
-            theta, log_ratio = importance.more(q, theta, log_ratio, size, self.exam.seed, evaluator)
+            pool = pool.with_own(q, more, self.exam.seed, evaluator)
+            assert self.state.look is not None
             self.state = self.state._replace(
-                look=self.state.look._replace(theta=theta, log_ratio=log_ratio),
+                look=self.state.look._replace(pool=pool),
                 weighed=self.state.weighed + evaluator.spent - before,
             )
             yield "weighing"
-        if self.state.weighing:
-            chosen = self._weighed()
-            if self.method is not None or importance.is_sound(chosen):
-                self.status = Status(
-                    "converged",
-                    f"every parameter has an effective sample of {chosen.ess.min():.0f} or more",
-                )
-                return
-            self._turn_to_nuts(f"k-hat of a parameter with its weights is {chosen.khat:.2f}")
         yield from self._chains()
+
+    @property
+    def _pool(self) -> Pool:
+        assert self.state.look is not None
+        return self.state.look.pool
 
     def _turn_to_nuts(self, why: str) -> None:
         assert self.state.look is not None
@@ -170,10 +173,9 @@ class Drawing:
         )
 
     def _chains(self) -> Iterator[str]:
-        found, white = self.state.look, self.exam.q.coordinates
-        assert found is not None
+        pool, white = self._pool, self.exam.q.coordinates
         if self.state.course is None:
-            at = starts(found.theta, found.log_ratio, white, self.asked.chains, self.asked.seed)
+            at = starts(pool.theta, pool.log_ratio, white, self.asked.chains, self.asked.seed)
             self.state = self.state._replace(course=rounds.begin(at))
         evaluator, asked = self.exam.evaluator, self.asked
         while True:
@@ -183,14 +185,9 @@ class Drawing:
                 cause = f"every parameter has an effective sample of {course.least:.0f} or more"
                 self.status = Status("converged", cause)
                 return
-            if rounds.is_hopeless(course, asked, self._left):
-                self.status = Status(
-                    "stalled",
-                    f"the chains do not mix: {course.theta.shape[1]} draws of each have an "
-                    f"effective sample of {course.least:.0f}, and {asked.ess:g} would take many "
-                    "times what is left",
-                    _ELSE,
-                )
+            why = rounds.why_hopeless(course, asked, self._left)
+            if why:
+                self.status = Status("stalled", why, _ELSE)
                 return
             limits = Limits(self._left, evaluator.deadline)
             course, cut = rounds.advance(course, white, evaluator.target, asked, limits)
@@ -214,9 +211,7 @@ class Drawing:
         return Status("budget", f"{most} were not enough", f"Raise max_gradients. {_ELSE}")
 
     def _weighed(self) -> importance.Weighed:
-        found = self.state.look
-        assert found is not None
-        return importance.weigh(self.exam.q, found.theta, found.log_ratio, self.asked)
+        return importance.weigh(self.exam.q, self._pool, self.asked)
 
     def drawn(self) -> Drawn:
         """Return what there is."""
@@ -248,7 +243,7 @@ class Drawing:
             return drawn._replace(
                 theta=course.theta, stats=course.stats, ess=course.ess, r_hat=course.r_hat
             )
-        if found is None or not state.weighing or np.isfinite(found.log_ratio).sum() < FEWEST:
+        if found is None or not state.weighing or np.isfinite(self._pool.log_p).sum() < FEWEST:
             return empty
         chosen = self._weighed()
         return empty._replace(

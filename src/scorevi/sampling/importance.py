@@ -7,89 +7,79 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.evaluate import Evaluator
 from scorevi.base.noise import RESAMPLE, stream
 from scorevi.families import Approximation
 from scorevi.sampling.asked import MIXED, Asked
 from scorevi.sampling.diagnostics import r_hat
 from scorevi.sampling.looking import MOST_PER_EFFECTIVE
-from scorevi.sampling.weighted import choose, effective_weighted, in_units, worst_tail
-from scorevi.trust.fresh_draws import draw
+from scorevi.sampling.pool import Pool
+from scorevi.sampling.weighted import (
+    added_by_choice,
+    choose,
+    effective_weighted,
+    in_units,
+    worst_tail,
+)
 from scorevi.trust.weights import RELIABLE, smooth
 
-_MORE = 1.5
+_MORE = 1.3
+"""Times as many draws, where they would be enough if the chains agreed."""
 _SPARE = 1.1
-"""More than seem to be needed, so that it is seldom a few short."""
+"""Times what seems to be needed, so that it is seldom a few short."""
 
 
 class Weighed(NamedTuple):
-    """Draws of q with their weights, and what was chosen of them."""
+    """What was chosen of weighted draws."""
 
     theta: Array
-    """Chosen draws (chain, draw, D)."""
+    """(chain, draw, D)."""
     log_density: Array
     """The target's log density at them (chain, draw)."""
     ess: Array
-    """Of each parameter (D,)."""
+    """Of each parameter (D,), as the chosen draws have it."""
     r_hat: Array
     """Of each parameter (D,)."""
     khat: float
-    proposals: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the weights can be relied on, for every parameter and its square."""
+        return self.khat <= RELIABLE
 
 
-def next_size(q: Approximation, theta: Array, log_ratio: Array, asked: Asked) -> int:
-    """Return how many draws of q there should be; as many as there are where that is enough."""
-    count = len(theta)
-    if count < asked.draws:
-        return asked.draws
-    weights = smooth(log_ratio).weights
-    chosen = weigh(q, theta, log_ratio, asked)
-    # Systematic choice adds at most this to the variance of each mean.
-    least = float(np.min(effective_weighted(in_units(q, theta, weights), weights)))
-    needed = asked.ess / (1.0 - asked.ess * count / (4.0 * asked.draws**2))
-    if needed <= 0.0:  # more draws are to be effective than are to be chosen
-        needed = asked.ess
-    if least < needed:
-        return int(count * max(_SPARE * needed / least, _SPARE))
-    return count if np.max(chosen.r_hat) <= MIXED else int(_MORE * count)
-
-
-def weigh(q: Approximation, theta: Array, log_ratio: Array, asked: Asked) -> Weighed:
-    """Choose among draws of q; each chain from draws of its own."""
+def weigh(q: Approximation, pool: Pool, asked: Asked) -> Weighed:
+    """Choose among draws by their weights; each chain among draws of its own."""
+    log_ratio = pool.log_ratio
     weights = smooth(log_ratio)
+    w, size = weights.weights, len(pool.theta)
     per_chain = -(-asked.draws // asked.chains)
-    places = []
-    for chain in range(asked.chains):
-        own = np.arange(chain, len(theta), asked.chains)
+    places, chains = [], range(asked.chains)
+    for chain in chains:
+        own = np.arange(chain, size, asked.chains)
         rng = stream(asked.seed, RESAMPLE, chain)
-        places.append(own[choose(weights.weights[own], per_chain, rng)])
+        places.append(own[choose(w[own], per_chain, rng)])
     chosen = np.array(places)
-    log_density = log_ratio + q.log_density(theta)
-    t = in_units(q, theta, weights.weights)
+    t = in_units(q, pool.theta, w)
+    added = float(np.mean([added_by_choice(w[k :: asked.chains], per_chain) for k in chains]))
     return Weighed(
-        theta[chosen],
-        log_density[chosen],
-        effective_weighted(t, weights.weights),
-        r_hat(theta[chosen]),
-        max(weights.khat, worst_tail(t, weights.weights, log_ratio)),
-        len(theta),
+        pool.theta[chosen],
+        pool.log_p[chosen],
+        1.0 / (1.0 / effective_weighted(t, w) + added / asked.chains),
+        r_hat(pool.theta[chosen]),
+        max(weights.khat, worst_tail(t, w, log_ratio)),
     )
 
 
-def is_sound(weighed: Weighed) -> bool:
-    """Whether moments by the weights can be relied on, of every parameter and its square."""
-    return weighed.khat <= RELIABLE
+def more_needed(pool: Pool, chosen: Weighed, asked: Asked) -> int:
+    """Return how many more draws of q there should be; none where there are enough."""
+    size, least = len(pool.theta), float(chosen.ess.min())
+    if size < asked.draws:
+        return asked.draws - size
+    if least < asked.ess:
+        return int(size * (_SPARE * max(asked.ess / least, 1.0) - 1.0)) + 1
+    return 0 if np.max(chosen.r_hat) <= MIXED else int((_MORE - 1.0) * size)
 
 
 def is_worth_it(size: int, asked: Asked) -> bool:
-    """Whether NUTS would not be cheaper."""
-    return size <= MOST_PER_EFFECTIVE * max(asked.ess, asked.draws)
-
-
-def more(
-    q: Approximation, theta: Array, log_ratio: Array, size: int, seed: int, evaluator: Evaluator
-) -> tuple[Array, Array]:
-    """Draw from q until there are ``size``, and evaluate."""
-    fresh = draw(q, size - len(theta), seed, evaluator, after=len(theta))
-    assert fresh.log_ratio is not None
-    return np.concatenate([theta, fresh.theta]), np.concatenate([log_ratio, fresh.log_ratio])
+    """Whether so many draws of q are not more than NUTS would take."""
+    return size <= max(MOST_PER_EFFECTIVE * asked.ess, 2.0 * asked.draws)

@@ -92,9 +92,10 @@ def _reasons(sample: Judged) -> Iterator[Reason]:
 
 def _mixing(sample: Judged) -> Iterator[Reason]:
     """Ask whether the chains agree, and how much they are worth."""
-    worst = int(np.nanargmax(sample.r_hat)) if np.isfinite(sample.r_hat).any() else 0
+    known = np.isfinite(sample.r_hat).any()  # not of a few draws, of which the next reason tells
+    worst = int(np.nanargmax(sample.r_hat)) if known else 0
     r_hat = float(sample.r_hat[worst])
-    if not r_hat <= MIXED:
+    if r_hat > MIXED:
         yield Reason(
             "warn" if r_hat <= _APART else "fail",
             f"R-hat of {sample.labels[worst]} is {r_hat:.3f}, above {MIXED}: the chains do not "

@@ -20,12 +20,13 @@ from scorevi.engine.checkpoint.identity import find_difference, probe
 from scorevi.families import FAMILIES, Approximation
 from scorevi.sampling.drawing import State
 from scorevi.sampling.looking import Look
+from scorevi.sampling.pool import Pool
 from scorevi.sampling.rounds import Course
 from scorevi.trust.verdict import Reason
 
 FORMAT = "scorevi-sampling-1"
 _TYPES: dict[str, type] = {
-    kind.__name__: kind for kind in (State, Look, Reason, Course, BadScore)
+    kind.__name__: kind for kind in (State, Look, Pool, Reason, Course, BadScore)
 } | FAMILIES
 
 

@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.base.noise import WIDER, stream
+from scorevi.sampling.pool import Pool
 from scorevi.sampling.weighted import effective_weighted, in_units
 from scorevi.trust.check import contradicting
 from scorevi.trust.edges import edges
@@ -25,9 +27,9 @@ from scorevi.trust.examination import Examination
 from scorevi.trust.modes import other_modes
 from scorevi.trust.verdict import Reason
 from scorevi.trust.weights import smooth
-from scorevi.trust.wider_draws import look_wider
+from scorevi.trust.wider_draws import TIMES, log_density_at, wider_than
 
-MOST_PER_EFFECTIVE = 12.0
+MOST_PER_EFFECTIVE = 10.0
 """Evaluations for one effective draw, above which NUTS is cheaper."""
 _DIFFERS = 0.1
 """Of means, in standard deviations, and of log standard deviations."""
@@ -39,10 +41,8 @@ _EVEN = 0.9
 class Look(NamedTuple):
     """What was found."""
 
-    theta: Array
-    """Draws of q (n, D)."""
-    log_ratio: Array
-    """log p − log q there; −∞ where it is no use."""
+    pool: Pool
+    """Draws of q, and wider ones."""
     against_weights: str
     """Why weights may not correct q; empty where they may."""
     is_right: bool
@@ -55,38 +55,46 @@ def look(exam: Examination) -> Look:
     """Look at q; raises :class:`scorevi.base.evaluate.Exhausted` where the budget is too small."""
     reasons = list(contradicting(exam))
     if reasons:
-        against, share = "the scores contradict the log density", 0.0
+        pool, against, share = _own(exam), "the scores contradict the log density", 0.0
     else:
-        against, share = _against(exam)
+        pool, against, share = _against(exam)
         reasons += other_modes(exam)
+    is_right = not against and not reasons and share >= _EVEN
+    return Look(pool, against, is_right, tuple(reasons))
+
+
+def _own(exam: Examination) -> Pool:
     fresh = exam.fresh
     assert fresh.log_ratio is not None
-    is_right = not against and not reasons and share >= _EVEN
-    return Look(fresh.theta, fresh.log_ratio, against, is_right, tuple(reasons))
+    return Pool(fresh.theta, fresh.log_ratio + fresh.log_q, fresh.log_q)
 
 
-def _against(exam: Examination) -> tuple[str, float]:
-    """Say what speaks against weights, and what share of the draws they leave."""
-    weights, theta = exam.weights, exam.fresh.theta
+def _against(exam: Examination) -> tuple[Pool, str, float]:
+    """Say what speaks against weights, and what share of the draws of q they leave."""
+    weights, pool = exam.weights, _own(exam)
     assert weights is not None
     if not weights.reliable:
-        return f"k-hat of the importance weights is {weights.khat:.2f}", 0.0
-    t = in_units(exam.q, theta, weights.weights)
+        return pool, f"k-hat of the importance weights is {weights.khat:.2f}", 0.0
+    t = in_units(exam.q, pool.theta, weights.weights)
     share = float(np.min(effective_weighted(t, weights.weights))) / len(t)
     if not share * MOST_PER_EFFECTIVE >= 1.0:
-        return f"the importance weights leave {share:.0%} of the draws", share
+        return pool, f"the importance weights leave {share:.0%} of the draws", share
     for reason in edges(exam):
-        return reason.text, share
-    return "" if exam.is_exact else _lacking(exam, t, weights.weights), share
+        return pool, reason.text, share
+    if exam.is_exact:
+        return pool, "", share
+    count = TIMES * pool.own
+    theta = wider_than(exam.q).sample(count, stream(exam.seed, WIDER))
+    pool = pool.with_wider(exam.q, theta, log_density_at(exam, theta))
+    return pool, _lacking(exam, t, weights.weights, pool), share
 
 
-def _lacking(exam: Examination, t: Array, w: Array) -> str:
-    """Compare the moments of weighted draws of q with those of weighted draws from wider."""
-    theta, log_ratio = look_wider(exam)
-    wide = smooth(log_ratio)
+def _lacking(exam: Examination, t: Array, w: Array, pool: Pool) -> str:
+    """Compare the moments of weighted draws of q with those that wider ones give as well."""
+    wide = smooth(pool.log_ratio)
     if not wide.reliable:
         return f"draws from wider than q have a k-hat of {wide.khat:.2f}"
-    own, wider = _moments(t, w), _moments(in_units(exam.q, theta, wide.weights), wide.weights)
+    own, wider = _moments(t, w), _moments(in_units(exam.q, pool.theta, wide.weights), wide.weights)
     for what, here, there in zip(("mean", "standard deviation"), own, wider, strict=True):
         off = np.abs(here[0] - there[0]) - _ERRORS * np.hypot(here[1], there[1])
         worst = int(np.argmax(off))

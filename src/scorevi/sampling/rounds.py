@@ -45,6 +45,8 @@ _FIRST, _LEAST = 50, 25
 _SPARE = 1.1
 _HOPELESS = 2.0
 """Times what is left that it would take, for chains to be given up."""
+_MOST_OF_ADAPTATION = 0.2
+"""Of the gradients, the share that may go into the step size."""
 _SEEN = 200
 """Draws of each chain that are needed to tell."""
 _EXAMPLES = 5
@@ -120,12 +122,26 @@ def is_enough(course: Course, asked: Asked) -> bool:
     )
 
 
-def is_hopeless(course: Course, asked: Asked, left: int) -> bool:
-    """Whether it would take much more than is left."""
+def why_hopeless(course: Course, asked: Asked, left: int) -> str:
+    """Say why chains are given up: what they would take is much more than is left."""
+    if course.adapting:
+        if course.adaptation_gradients <= _MOST_OF_ADAPTATION * (
+            course.adaptation_gradients + left
+        ):
+            return ""
+        return (
+            f"no step size was found within {course.adaptation_gradients} gradients: trajectories "
+            "that are accepted are too long"
+        )
     if course.theta.shape[1] < _SEEN or course.least >= asked.ess:
-        return False
+        return ""
     needed = course.draws_gradients * (asked.ess / max(course.least, 1e-9) - 1.0)
-    return needed > _HOPELESS * left
+    if needed <= _HOPELESS * left:
+        return ""
+    return (
+        f"the chains do not mix: {course.theta.shape[1]} draws of each have an effective sample of "
+        f"{course.least:.0f}, and {asked.ess:g} would take many times what is left"
+    )
 
 
 def advance(
@@ -243,7 +259,7 @@ def _next_length(course: Course, asked: Asked) -> int:
     chains, count, _ = course.theta.shape
     if not count:
         return _FIRST
-    wanted = -(-asked.draws // chains)
+    wanted = -(-asked.draws // int(chains))
     if course.least < asked.ess:
         wanted = max(wanted, int(_SPARE * count * asked.ess / max(course.least, 1.0)))
     elif np.max(course.r_hat) > MIXED:

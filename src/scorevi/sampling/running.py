@@ -28,6 +28,8 @@ from scorevi.sampling.gathering import Gathered
 
 LOW = -1e300
 """The log density where there is none."""
+_NO_ZERO = 1e-200
+"""What is added to a gradient: nutpie does not begin where an entry is zero."""
 DEPTH = 10
 """Of trees: no trajectory has more than 2¹⁰ − 1 steps."""
 _STATS = {
@@ -89,10 +91,10 @@ class Chain:
                 white = self._white
                 pair = self.evaluator.point(white.mean + white.factor @ z)
                 if pair is not None:
-                    return pair.log_density, white.factor.T @ pair.score
+                    return pair.log_density, white.factor.T @ pair.score + _NO_ZERO
             except (Exhausted, Interrupted, TooManyBadScores):
                 self._over = True
-        return LOW, np.zeros(len(z))
+        return LOW, np.full(len(z), _NO_ZERO)
 
     def take(self, z: Array) -> dict[str, Array]:
         """Take a draw; after the last one, others need not wait for this chain."""

@@ -49,12 +49,20 @@ def worst_tail(t: Array, w: Array, log_ratio: Array) -> float:
 
 
 def choose(w: Array, size: int, rng: np.random.Generator) -> Array:
-    """Choose draws by normalised weights, evenly: each as often as its weight says, to within one.
+    """Choose draws by weights, evenly: each as often as its weight says, to within one.
 
-    Systematic, in a random order: what the choice adds to the variance of a mean is at most a
-    quarter of a draw each, n/(4·size²) of the variance.
+    Systematic, in a random order, so that the choice adds little to the variance of a mean.
     """
     order = rng.permutation(len(w))
     ends = np.cumsum(w[order])
     places = np.searchsorted(ends, ends[-1] * (np.arange(size) + rng.uniform()) / size)
     return rng.permutation(order[np.minimum(places, len(w) - 1)])
+
+
+def added_by_choice(w: Array, size: int) -> float:
+    """Return what :func:`choose` adds to the variance of a mean, as a share of the variance.
+
+    A draw that is to be chosen k + f times, 0 ≤ f < 1, is chosen once more with probability f.
+    """
+    share = np.modf(size * w / w.sum())[0]
+    return float((share * (1.0 - share)).sum()) / size**2
