@@ -139,14 +139,13 @@ class Drawing:
         while self.state.weighing:
             pool, chosen = self._pool, self._weighed()
             more = importance.more_needed(pool, chosen, self.asked)
-            if self.method is None and len(pool.theta) >= self.asked.draws:
+            worth_it = importance.is_worth_it(len(pool.theta) + more, self.asked)
+            if self.method is None and not worth_it:
+                why = "the importance weights leave too few of the draws"
                 if not chosen.is_sound:
-                    why = f"k-hat of a parameter with its weights is {chosen.khat:.2f}"
-                    self._turn_to_nuts(why)
-                    break
-                if not importance.is_worth_it(len(pool.theta) + more, self.asked):
-                    self._turn_to_nuts("the importance weights leave too few of the draws")
-                    break
+                    why = f"k-hat of the weights, for one of the parameters, is {chosen.khat:.2f}"
+                self._turn_to_nuts(why)
+                break
             if not more:
                 cause = f"every parameter has an effective sample of {chosen.ess.min():.0f} or more"
                 self.status = Status("converged", cause)

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.target import Evaluation, Failure, Parameter, Target
+from scorevi.base.target import Evaluation, Failure, Parameter, Target, failure
 from scorevi.base.variables import Variables
 
 
@@ -62,32 +62,44 @@ class Gathered:
             self._changed.notify_all()
 
     def evaluate(self, theta: Array) -> Evaluation:
-        """Evaluate at one point (1, D), together with those of the other chains."""
+        """Wait until somebody has evaluated at one point (1, D)."""
         with self._changed:
             number = self._number
             self._number += 1
             self._points[number] = np.array(theta[0])
             self._changed.notify_all()
-            self._changed.wait_for(
-                lambda: number in self._answers or len(self._points) >= self._asking
-            )
-            if number not in self._answers:
-                self._evaluate_all()
-                self._changed.notify_all()
+            self._changed.wait_for(lambda: number in self._answers)
             return self._answers.pop(number)
 
-    def _evaluate_all(self) -> None:
-        numbers, points = list(self._points), np.array(list(self._points.values()))
-        self._points.clear()
+    def serve(self, patience: float) -> bool:
+        """Evaluate what all chains have asked for; False if not all of them have, for so long.
+
+        For one lasting thread, because the processes that a thread starts may end with it.
+        """
+        with self._changed:
+            everyone = self._changed.wait_for(lambda: self._asking <= len(self._points), patience)
+            if not everyone or not self._points:
+                return False
+            numbers, points = list(self._points), np.array(list(self._points.values()))
+            self._points.clear()
+        why = Failure("raised", "the evaluation was interrupted")
+        score, log_density = np.full(points.shape, np.nan), np.full(len(points), np.nan)
+        answer = Evaluation(score, log_density, dict.fromkeys(range(len(points)), why))
         try:
-            score, log_density, failures = self._target.evaluate(points)
+            answer = self._target.evaluate(points)
         except Exception as error:
-            why = Failure("raised", f"{type(error).__name__}: {error}")
-            score, log_density = np.full(points.shape, np.nan), np.full(len(points), np.nan)
-            failures = dict.fromkeys(range(len(points)), why)
-        for row, number in enumerate(numbers):
-            self._answers[number] = Evaluation(
-                score[row : row + 1],
-                None if log_density is None else log_density[row : row + 1],
-                {0: failures[row]} if row in failures else {},
-            )
+            answer = answer._replace(failures=dict.fromkeys(range(len(points)), failure(error)))
+        finally:  # nobody is left waiting
+            self._hand_out(numbers, answer)
+        return True
+
+    def _hand_out(self, numbers: list[int], answer: Evaluation) -> None:
+        score, log_density, failures = answer
+        with self._changed:
+            for row, number in enumerate(numbers):
+                self._answers[number] = Evaluation(
+                    score[row : row + 1],
+                    None if log_density is None else log_density[row : row + 1],
+                    {0: failures[row]} if row in failures else {},
+                )
+            self._changed.notify_all()

@@ -18,12 +18,10 @@ from scorevi.sampling.weighted import (
     choose,
     effective_weighted,
     in_units,
-    worst_tail,
+    tails,
 )
 from scorevi.trust.weights import RELIABLE, smooth
 
-_MORE = 1.3
-"""Times as many draws, where they would be enough if the chains agreed."""
 _SPARE = 1.1
 """Times what seems to be needed, so that it is seldom a few short."""
 
@@ -66,18 +64,21 @@ def weigh(q: Approximation, pool: Pool, asked: Asked) -> Weighed:
         pool.log_p[chosen],
         1.0 / (1.0 / effective_weighted(t, w) + added / asked.chains),
         r_hat(pool.theta[chosen]),
-        max(weights.khat, worst_tail(t, w, log_ratio)),
+        max(weights.khat, float(tails(t, w, log_ratio).max())),
     )
 
 
 def more_needed(pool: Pool, chosen: Weighed, asked: Asked) -> int:
     """Return how many more draws of q there should be; none where there are enough."""
     size, least = len(pool.theta), float(chosen.ess.min())
-    if size < asked.draws:
-        return asked.draws - size
+    more = max(asked.draws - size, 0)
     if least < asked.ess:
-        return int(size * (_SPARE * max(asked.ess / least, 1.0) - 1.0)) + 1
-    return 0 if np.max(chosen.r_hat) <= MIXED else int((_MORE - 1.0) * size)
+        more = max(more, int(size * (_SPARE * asked.ess / least - 1.0)))
+    if not chosen.is_sound:
+        more = max(more, size // 2)
+    elif np.max(chosen.r_hat) > MIXED:
+        more = max(more, size // 4)
+    return more
 
 
 def is_worth_it(size: int, asked: Asked) -> bool:

@@ -19,8 +19,9 @@ from scorevi.base.status import Status
 from scorevi.sampling.asked import MIXED
 from scorevi.sampling.diagnostics import energy_information
 from scorevi.sampling.rounds import DIVERGENT
+from scorevi.sampling.weighted import surely
 from scorevi.trust.verdict import Reason, Verdict
-from scorevi.trust.weights import RELIABLE
+from scorevi.trust.weights import RELIABLE, smooth
 
 _APART = 1.05
 """The R-hat above which the chains are in different places."""
@@ -87,7 +88,24 @@ def _reasons(sample: Judged) -> Iterator[Reason]:
             f"k-hat is {sample.khat:.2f}, above {RELIABLE}: the weights have too long a tail",
             "Sample with method='nuts'.",
         )
+    yield from _long_tails(sample)
     yield from _disagreement(sample)
+
+
+def _long_tails(sample: Judged) -> Iterator[Reason]:
+    """Ask whether there is a standard deviation to be told: not of tails like Cauchy's."""
+    flat = sample.theta.reshape(-1, sample.theta.shape[2])
+    with np.errstate(divide="ignore"):
+        log_squares = 2.0 * np.log(np.abs(flat - flat.mean(axis=0)))
+    khats = [surely(smooth(column).khat, len(flat)) for column in log_squares.T]
+    worst = int(np.argmax(khats))
+    if khats[worst] > RELIABLE:
+        yield Reason(
+            "warn",
+            f"{sample.labels[worst]} has tails so long that these draws do not tell its standard "
+            f"deviation (k-hat of its square is {khats[worst]:.2f} or more)",
+            "Use quantiles; or reparametrise.",
+        )
 
 
 def _mixing(sample: Judged) -> Iterator[Reason]:

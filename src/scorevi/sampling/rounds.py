@@ -45,8 +45,10 @@ _FIRST, _LEAST = 50, 25
 _SPARE = 1.1
 _HOPELESS = 2.0
 """Times what is left that it would take, for chains to be given up."""
-_MOST_OF_ADAPTATION = 0.2
-"""Of the gradients, the share that may go into the step size."""
+_MIXING = 0.1
+"""The share of effective draws from which on chains mix, and only the budget is small."""
+_MOST_OF_ADAPTATION, _FOR_ADAPTATION = 0.2, 10_000
+"""The share of the gradients that may go into the step size, and what may in any case."""
 _SEEN = 200
 """Draws of each chain that are needed to tell."""
 _EXAMPLES = 5
@@ -125,21 +127,21 @@ def is_enough(course: Course, asked: Asked) -> bool:
 def why_hopeless(course: Course, asked: Asked, left: int) -> str:
     """Say why chains are given up: what they would take is much more than is left."""
     if course.adapting:
-        if course.adaptation_gradients <= _MOST_OF_ADAPTATION * (
-            course.adaptation_gradients + left
-        ):
+        spent = course.adaptation_gradients
+        if spent <= max(_MOST_OF_ADAPTATION * (spent + left), _FOR_ADAPTATION):
             return ""
         return (
-            f"no step size was found within {course.adaptation_gradients} gradients: trajectories "
-            "that are accepted are too long"
+            f"no step size was found within {spent} gradients: trajectories that are accepted are "
+            "too long"
         )
-    if course.theta.shape[1] < _SEEN or course.least >= asked.ess:
+    chains, count, _ = course.theta.shape
+    if count < _SEEN or course.least >= min(asked.ess, _MIXING * chains * count):
         return ""
     needed = course.draws_gradients * (asked.ess / max(course.least, 1e-9) - 1.0)
     if needed <= _HOPELESS * left:
         return ""
     return (
-        f"the chains do not mix: {course.theta.shape[1]} draws of each have an effective sample of "
+        f"the chains do not mix: {count} draws of each have an effective sample of "
         f"{course.least:.0f}, and {asked.ess:g} would take many times what is left"
     )
 

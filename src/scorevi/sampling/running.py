@@ -167,10 +167,13 @@ def run(
         if stopped:
             break
         running = [(chain, chain.sampler(step_size, seed)) for chain, seed in group]
+        asking = group[0][0].evaluator.target
         for chain, sampler in running:
             results = None
             while results is None:
                 try:
+                    while isinstance(asking, Gathered) and asking.serve(_PATIENCE):
+                        pass
                     results = sampler.wait(timeout=_PATIENCE)
                 except TimeoutError:
                     continue

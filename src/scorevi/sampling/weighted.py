@@ -8,6 +8,8 @@ functions are every parameter and the square of its distance from its mean.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from scorevi.base.arrays import Array
@@ -37,15 +39,23 @@ def effective_weighted(t: Array, w: Array) -> Array:
     return np.asarray(np.minimum(*np.split(each, 2)))
 
 
-def worst_tail(t: Array, w: Array, log_ratio: Array) -> float:
-    """Return the largest k-hat of the weights times any of the functions.
+def tails(t: Array, w: Array, log_ratio: Array) -> Array:
+    """Return k-hat of the weights times each of the functions, less what may be noise, (2D,).
 
     The mean of a function is by weights times its values, and these may have a longer tail than
     the weights have.
     """
     with np.errstate(divide="ignore"):
         log_f = np.log(np.abs(functions(t, w)))
-    return max(smooth(log_ratio + column).khat for column in log_f.T)
+    return np.array([surely(smooth(log_ratio + column).khat, len(t)) for column in log_f.T])
+
+
+def surely(khat: float, count: int) -> float:
+    """Return k-hat less its standard error, as many tails are looked at and some seem long.
+
+    It is fitted to the largest 3√n of n values, and has an error of (1 + k)/√m from m of them.
+    """
+    return khat - (1.0 + max(khat, 0.0)) / math.sqrt(3.0 * math.sqrt(count))
 
 
 def choose(w: Array, size: int, rng: np.random.Generator) -> Array:
