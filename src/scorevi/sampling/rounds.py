@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -26,9 +26,8 @@ from scorevi.base.target import Target, is_thread_safe
 from scorevi.families import Gaussian
 from scorevi.sampling.asked import MIXED, Asked
 from scorevi.sampling.diagnostics import effective, r_hat
-from scorevi.sampling.gathering import Gathered
+from scorevi.sampling.gathering import Gathering, Place
 from scorevi.sampling.running import Chain, Stretch, run
-from scorevi.targets import JaxTarget
 from scorevi.targets.isolated import IsolatedTarget
 
 _ACCEPTANCE = (0.8, 0.95, 0.99)
@@ -157,9 +156,7 @@ def advance(
         bad_counts=dict(bad.counts),
         bad_examples=tuple(bad.examples),
     )
-    least = 0
-    if len(stretches) == len(course.last):
-        least = min(len(stretch.theta) for stretch in stretches)
+    least = min(len(stretch.theta) for stretch in stretches)
     cut: Cut = "interrupted" if stopped else "exhausted" if least < draws else ""
     if course.adapting:
         course = course._replace(adaptation_gradients=course.adaptation_gradients + spent)
@@ -191,22 +188,24 @@ def _round(
     count = len(course.last)
     # Each chain has a share of its own, so that no chain's draws depend on which is faster.
     share = limits.gradients // count
-    asking: Any = target
-    if isinstance(target, IsolatedTarget):
-        asking = Gathered(target, count)
+    asked_by_chains: list[Target] = [target] * count
+    if not is_thread_safe(target) or isinstance(target, IsolatedTarget):
+        together = Gathering(target, count)
+        asked_by_chains = [Place(together, chain) for chain in range(count)]
     chains = [
-        Chain(white, Evaluator(asking, share, limits.deadline), start, draws)
-        for start in course.last
+        Chain(white, Evaluator(one, share, limits.deadline), start, draws)
+        for one, start in zip(asked_by_chains, course.last, strict=True)
     ]
     seeds = stream(asked.seed, CHAINS, 1 + course.number).integers(2**62, size=count).tolist()
-    together = is_thread_safe(target) and not isinstance(target, JaxTarget)
-    stretches, stopped = run(chains, course.step_size, seeds, together)
+    stretches, stopped = run(chains, course.step_size, seeds)
     bad = BadScores(Counter(course.bad_counts), list(course.bad_examples))
     for chain in chains:
         bad.counts.update(chain.evaluator.bad.counts)
         bad.examples += chain.evaluator.bad.examples
     del bad.examples[_EXAMPLES:]
-    return stretches, sum(chain.evaluator.spent for chain in chains), bad, stopped
+    spent = sum(chain.evaluator.spent for chain in chains)
+    gathering = chains[0].gathering
+    return stretches, spent + (0 if gathering is None else gathering.retried), bad, stopped
 
 
 def _with_step_size(course: Course, stretches: list[Stretch]) -> Course:

@@ -24,7 +24,7 @@ from scorevi.base.arrays import AnyArray, Array
 from scorevi.base.evaluate import Evaluator, Exhausted, Interrupted, TooManyBadScores
 from scorevi.base.extras import require
 from scorevi.families import Gaussian
-from scorevi.sampling.gathering import Gathered
+from scorevi.sampling.gathering import Gathering, Place
 
 LOW = -1e300
 """The log density where there is none."""
@@ -101,9 +101,15 @@ class Chain:
         if not self._over:
             self._drawn.append(np.array(z))
         self._taken += 1
-        if self._taken == self._draws and isinstance(self.evaluator.target, Gathered):
-            self.evaluator.target.leave()
+        if self._taken == self._draws and self.gathering is not None:
+            self.gathering.leave()
         return {}
+
+    @property
+    def gathering(self) -> Gathering | None:
+        """What gathers the points of this chain and the others, if anything does."""
+        target = self.evaluator.target
+        return target.gathering if isinstance(target, Place) else None
 
     def sampler(self, step_size: float, seed: int) -> Any:
         """Return nutpie's sampler, running."""
@@ -144,42 +150,33 @@ class Chain:
 
 
 def run(
-    chains: Sequence[Chain], step_size: float, seeds: Sequence[int], together: bool
+    chains: Sequence[Chain], step_size: float, seeds: Sequence[int]
 ) -> tuple[list[Stretch], bool]:
-    """Run all chains; returns also whether the user stopped it.
+    """Run all chains side by side; returns also whether the user stopped it.
 
     Parameters
     ----------
     chains
-        Used up by this.
+        Used up by this. Each is in a thread of its own; where their points are gathered, the
+        thread that calls this evaluates them.
     step_size
         In whitened coordinates.
     seeds
         Of each chain.
-    together
-        Whether all run at the same time, each in a thread of its own; one after another is faster
-        where they would fight over Python's lock.
     """
-    pairs = list(zip(chains, seeds, strict=True))
-    stretches: list[Stretch] = []
+    samplers = [chain.sampler(step_size, seed) for chain, seed in zip(chains, seeds, strict=True)]
+    gathering = chains[0].gathering
+    results: list[Any] = []
     stopped = False
-    for group in [pairs] if together else [[pair] for pair in pairs]:
-        if stopped:
-            break
-        running = [(chain, chain.sampler(step_size, seed)) for chain, seed in group]
-        asking = group[0][0].evaluator.target
-        for chain, sampler in running:
-            results = None
-            while results is None:
-                try:
-                    while isinstance(asking, Gathered) and asking.serve(_PATIENCE):
-                        pass
-                    results = sampler.wait(timeout=_PATIENCE)
-                except TimeoutError:
-                    continue
-                except KeyboardInterrupt:
-                    stopped = True
-                    for one, _ in running:
-                        one.evaluator.interrupted.set()  # they end soon
-            stretches.append(chain.stretch(results))
-    return stretches, stopped
+    while len(results) < len(chains):
+        try:
+            while gathering is not None and gathering.serve(_PATIENCE):
+                pass
+            results.append(samplers[len(results)].wait(timeout=_PATIENCE))
+        except TimeoutError:
+            continue
+        except KeyboardInterrupt:
+            stopped = True
+            for chain in chains:
+                chain.evaluator.interrupted.set()  # they end soon
+    return [chain.stretch(one) for chain, one in zip(chains, results, strict=True)], stopped
