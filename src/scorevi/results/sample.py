@@ -12,12 +12,12 @@ import numpy as np
 from scorevi._version import __version__
 from scorevi.base.arrays import AnyArray, Array
 from scorevi.base.evaluate import BadScores
-from scorevi.base.labels import theta_labels
 from scorevi.base.status import FitError, Status
-from scorevi.base.target import Parameter, Target, all_labels, named, split
+from scorevi.base.target import Parameter, Target, named, split
 from scorevi.base.variables import Include, Variables, check_include
 from scorevi.families import Approximation
 from scorevi.results.fit import Fit
+from scorevi.results.naming import is_constrained, labels_of
 from scorevi.results.parts import Summary
 from scorevi.results.sample_export import to_arviz, to_pandas
 from scorevi.results.sample_files import save
@@ -115,9 +115,7 @@ class Sample:
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """A name for each entry of theta, in the order of ``ess`` and ``rhat``."""
-        if self.target is None:
-            return self.saved_labels or tuple(all_labels(self.parameters))
-        return self.saved_labels or theta_labels(self.target)
+        return labels_of(self)
 
     def draws(self, include: Include = "all", *, chains: bool = False) -> dict[str, Array]:
         """Return named, constrained variables: a dict from name to array (size, *shape).
@@ -229,10 +227,7 @@ class Sample:
     @property
     def constrained(self) -> bool:
         """Whether the parameters have a scale of their own, apart from the unconstrained one."""
-        if self.target is None:
-            return self.saved_constrained
-        variables = self.target.variables
-        return variables.constrain is not None or variables.derive is not None
+        return is_constrained(self)
 
     def __repr__(self) -> str:
         how = {"importance": " by importance weights", "nuts": " by NUTS in the fit's coordinates"}
