@@ -6,7 +6,8 @@ as it does by default, once a seed. Accuracy is against long reference runs, by 
 every run: means within 0.1 sd, sds within 10 %, 5 and 95 % quantiles within 0.1 sd.
 
 ``python -m benchmarks sampling`` takes all targets and five seeds, which is hours;
-``sampling-quick`` some, and two seeds, of which nutpie has the first.
+``sampling-quick`` some, and two seeds, of which nutpie has the first, and 200 draws a chain after
+its whole warm-up. Names in SCOREVI_TARGETS, with commas between them, are taken alone.
 """
 
 from __future__ import annotations
@@ -82,13 +83,17 @@ def sampling(seeds: int = 5, quick: bool = False) -> None:
         "/ low rank | worst mean, sd, quantile |\n" + "|---" * 10 + "|"
     )
     first, second, runs = [], [], []
+    chosen = os.environ.get("SCOREVI_TARGETS", "").split(",")
     for case in _cases(quick):
+        if chosen != [""] and case.name not in chosen:
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             target, reference = case.make(), case.reference()
             target.evaluate(np.zeros((16, target.dim)))  # what is compiled is compiled before
             made = [_sample(target, seed, reference) for seed in range(seeds)]
-            others = [_nutpie(target, seed) for seed in range(1 if quick else seeds)]
+            options: dict[str, Any] = {"draws": 200} if quick else {}
+            others = [_nutpie(target, seed, options) for seed in range(1 if quick else seeds)]
         plain, low_rank = ([pair[k] for pair in others] for k in (0, 1))
         ours = median(run.gradients for run in made)
         ratios = [ours / median(one.gradients for one in each) for each in (plain, low_rank)]
@@ -140,16 +145,17 @@ def sampling_hard() -> None:
 
 
 def _cases(quick: bool) -> Iterator[Case]:
-    for name, regression in regressions().items():
-        yield Case(name, lambda one=regression: one.target, lambda: None)
     if "PDB_PATH" in os.environ:
         folder = database()
         for name in EIGHT:
             posterior = Posterior(folder, name)
             yield Case(name, posterior.target, lambda one=posterior: _of_database(one))
-    for name, make in hierarchies().items():
+    # Stan programs first, which are quick.
+    for name, make in sorted(hierarchies().items(), key=lambda one: "-stan" not in one[0]):
         if name in QUICK or not quick:
             yield Case(name, make, lambda one=name: _of_hierarchy(one))
+    for name, regression in regressions().items():
+        yield Case(name, lambda one=regression: one.target, lambda: None)
 
 
 def _of_hierarchy(name: str) -> Reference | None:
@@ -198,10 +204,11 @@ def _sample(target: Target, seed: int, reference: Reference | None) -> Run:
     return Run(needed if enough else np.inf, seconds, verdict, sample.method, r_hat, off)
 
 
-def _nutpie(target: Target, seed: int) -> tuple[Sampled, Sampled]:
+def _nutpie(target: Target, seed: int, options: dict[str, Any]) -> tuple[Sampled, Sampled]:
+    low_rank = options | {"low_rank_modified_mass_matrix": True}
     return (
-        nutpie_to_effective(target, seed=1 + seed),
-        nutpie_to_effective(target, seed=1 + seed, low_rank_modified_mass_matrix=True),
+        nutpie_to_effective(target, seed=1 + seed, **options),
+        nutpie_to_effective(target, seed=1 + seed, **low_rank),
     )
 
 

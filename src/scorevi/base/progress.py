@@ -111,7 +111,7 @@ def sampling_bar(total: int, wanted: bool | None) -> Iterator[Callable[[str, int
         TextColumn("{task.fields[reached]}"),
     )
     with Progress(*columns, console=console) as bar:
-        task = bar.add_task("looking", total=total, reached="")
+        task = bar.add_task("fitting", total=total, reached="")
 
         def show(phase: str, spent: int, least: float) -> None:
             reached = "" if math.isnan(least) else f"effective sample {least:.0f}"
