@@ -13,6 +13,7 @@ os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_paralleli
 from benchmarks import (  # noqa: E402
     faults,
     gsm,
+    hand_over,
     hierarchies,
     numpyro,
     nuts,
@@ -45,6 +46,7 @@ BENCHMARKS = {
     "sampling": sampling.sampling,
     "sampling-quick": sampling.sampling_quick,
     "sampling-hard": sampling.sampling_hard,
+    "hand-over": hand_over.hand_over,
     "stan": stan.overhead,
     "stan-compile": stan.compiling,
     "numpyro": numpyro.overhead,

@@ -142,7 +142,7 @@ def nutpie_to_effective(target: Target, *, seed: int = 1, **options: Any) -> Sam
     """Run nutpie as it does by default."""
     import nutpie
 
-    compiling, model = _clocked(lambda: _compiled(target))
+    compiling, model = _clocked(lambda: compiled_for_nutpie(target))
     # Chains that call into Python fight over its lock: one after another they are faster.
     options["cores"] = os.cpu_count() if isinstance(target, StanTarget) else 1
     seconds, trace = _clocked(
@@ -155,7 +155,7 @@ def nutpie_to_effective(target: Target, *, seed: int = 1, **options: Any) -> Sam
     return _to_effective(trace, seconds, warm_up, drawn, compiling)
 
 
-def _compiled(target: Target) -> Any:
+def compiled_for_nutpie(target: Target) -> Any:
     """Return a model that nutpie runs without a detour: our Stan library, or JAX's function."""
     if isinstance(target, StanTarget):
         return _stan(target)

@@ -197,6 +197,23 @@ def test_ctrl_c_in_the_fit_or_in_the_look(where):
         sample.draws()
 
 
+def test_ctrl_c_while_weighing_keeps_what_was_weighed():
+    calls = [0]
+
+    def log_density(theta):
+        calls[0] += len(theta)
+        if calls[0] > 3000:
+            calls[0] = -(10**9)
+            raise KeyboardInterrupt
+        return -np.cosh(theta).sum(axis=1)
+
+    target = scorevi.from_function(lambda t: -np.sinh(t), 3, log_density, batched=True)
+    sample = scorevi.sample(target, 1000, ess=4000, method="importance")
+    assert (sample.status, sample.method, sample.size) == ("interrupted", "importance", 1000)
+    assert sample.check() == "warn", sample.check().explain()
+    assert np.abs(sample.flat.mean(axis=0)).max() < 0.3
+
+
 def test_workers_give_the_same_bits(method):
     target = scorevi.examples.logistic_regression(3, 40)
     options = {"draws": 200, "ess": 50, "method": method, "family": "gaussian", "seed": 2}
