@@ -45,6 +45,7 @@ BENCHMARKS = {
     "against-nuts": nuts.against_nuts,
     "sampling": sampling.sampling,
     "sampling-quick": sampling.sampling_quick,
+    "sampling-accuracy": sampling.sampling_accuracy,
     "sampling-hard": sampling.sampling_hard,
     "hand-over": hand_over.hand_over,
     "stan": stan.overhead,
