@@ -33,6 +33,8 @@ from scorevi.trust.fresh_draws import DRAWS
 MOST = 200_000
 """Gradients, where no limit is given."""
 _MOST_OF_FIT = 10_000
+_DRAWS_PER_EFFECTIVE = 1.25
+"""Fewer draws than that can hardly be worth what was asked for."""
 
 
 def sample(
@@ -69,7 +71,8 @@ def sample(
     draws
         How many at least, of all chains together.
     ess
-        How large the effective sample of every parameter is to be.
+        How large the effective sample of every parameter is to be; there are at least 1.25 times
+        as many draws.
     max_gradients
         The most gradients, those of a fit that is made here included; None for 200,000.
     max_seconds
@@ -153,7 +156,7 @@ def _asked(draws: int, ess: float, seed: Seed, chains: int) -> Asked:
     if not is_positive(ess):
         raise ValueError(f"`ess` must be a positive number; got {ess!r}.")
     return Asked(
-        as_count("draws", draws),
+        max(as_count("draws", draws), math.ceil(_DRAWS_PER_EFFECTIVE * ess)),
         float(ess),
         seed_entropy(seed),
         as_count("chains", chains, least=CHAINS),
