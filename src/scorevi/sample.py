@@ -191,6 +191,7 @@ class _Making:
     def run(self, fit: Fit | None, family: str, resume: bool) -> Sample:
         """Fit, look, and draw."""
         kept = None
+        self.free = 0 if fit is None else fit.num_gradients
         if self.keeper is not None:
             kept = self.keeper.bind(self.target, self.asked.seed, self.method)
         if kept is not None:
@@ -198,25 +199,25 @@ class _Making:
             drawing = self.drawing(kept.q, None)
             drawing.state = kept.state
             return self.finished(drawing, None, drawing.steps())
-        if fit is None:
-            fit = self.fit(family, resume)
-        else:
-            self.free = fit.num_gradients
-        self.gradients["fit"] += fit.num_gradients
-        drawing = self.drawing(fit.q, fit)
-        steps = drawing.steps()
-        if not fit.status.ok or not fit.num_updates or fit.status == "interrupted":
-            drawing.status, steps = fit.status, iter(())
-        elif next(steps, "") and drawing.found and isinstance(fit.q, Gaussian):
+        fit = fit or self.fit(family, resume)
+        drawing, steps = self.begun(fit)
+        if next(steps, "") and drawing.found and isinstance(fit.q, Gaussian):
             # Modes beside a Gaussian: neither weights nor chains get there, a mixture may.
             self.notes += (f"{drawing.found[0].text}: a mixture was fitted",)
             self.gradients["looking"] += drawing.state.looked
             self.gradients["weights"] += drawing.state.weighed
             fit = self.fit("mixture", False)
-            self.gradients["fit"] += fit.num_gradients
-            drawing = self.drawing(fit.q, fit)
-            steps = drawing.steps()
+            drawing, steps = self.begun(fit)
         return self.finished(drawing, fit, steps)
+
+    def begun(self, fit: Fit) -> tuple[Drawing, Iterator[str]]:
+        """Return draws by a fit, and their steps; none of a fit that failed or was interrupted."""
+        self.gradients["fit"] += fit.num_gradients
+        drawing = self.drawing(fit.q, fit)
+        if fit.status.ok and fit.num_updates and fit.status != "interrupted":
+            return drawing, drawing.steps()
+        drawing.status = fit.status
+        return drawing, iter(())
 
     def fit(self, family: str, resume: bool) -> Fit:
         """Make a fit within what is left; what is to be said of it the verdict will say."""

@@ -44,7 +44,9 @@ def folder(tmp_path):
 
 
 def test_it_prints_the_table_the_way_and_the_verdict(folder):
-    result = run(folder, "sample", "model.py:target", "--num-draws", 400, "--progress")
+    result = run(
+        folder, "sample", "model.py:target", "--num-draws", 400, "--ess", 200, "--progress"
+    )
     assert result.returncode == 0, result.stderr
     assert "/200000 gradients" in result.stderr
     lines = result.stdout.splitlines()

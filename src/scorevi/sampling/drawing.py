@@ -173,6 +173,9 @@ class Drawing:
 
     def _chains(self) -> Iterator[str]:
         pool, white = self._pool, self.exam.q.coordinates
+        if np.isfinite(pool.log_p).sum() < self.asked.chains:
+            self.status = Status("bad-scores", "hardly a draw of the fit has a usable log density")
+            return
         if self.state.course is None:
             at = starts(pool.theta, pool.log_ratio, white, self.asked.chains, self.asked.seed)
             self.state = self.state._replace(course=rounds.begin(at))
@@ -195,7 +198,7 @@ class Drawing:
             yield "adapting" if course.adapting else "drawing"
             if cut == "interrupted":
                 raise KeyboardInterrupt
-            if cut:
+            if cut and not rounds.is_enough(course, asked):
                 raise Exhausted
 
     def _exhausted(self) -> Status:
