@@ -32,6 +32,8 @@ _DEEP = 0.01
 """The share of trajectories that may be cut at their greatest length."""
 _ENERGY = 0.3
 _BAD = 0.1
+_TOLD = 0.5
+"""The k-hat of a square from which on its mean has an error without bounds."""
 _OFF, _ERRORS = 0.15, 4.0
 """By how much moments may differ from those of q where q was right, and how many errors more."""
 _SAMPLE_LONGER = "Sample longer, with larger ess= and max_gradients=, or reparametrise."
@@ -93,13 +95,13 @@ def _reasons(sample: Judged) -> Iterator[Reason]:
 
 
 def _long_tails(sample: Judged) -> Iterator[Reason]:
-    """Ask whether there is a standard deviation to be told: not of tails like Cauchy's."""
+    """Ask whether draws tell the standard deviation: not of tails like those of a funnel."""
     flat = sample.theta.reshape(-1, sample.theta.shape[2])
     with np.errstate(divide="ignore"):
         log_squares = 2.0 * np.log(np.abs(flat - flat.mean(axis=0)))
     khats = [surely(smooth(column).khat, len(flat)) for column in log_squares.T]
     worst = int(np.argmax(khats))
-    if khats[worst] > RELIABLE:
+    if khats[worst] > _TOLD:
         yield Reason(
             "warn",
             f"{sample.labels[worst]} has tails so long that these draws do not tell its standard "
