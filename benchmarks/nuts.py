@@ -112,7 +112,10 @@ def _row(name: str, target: Target) -> tuple[str, float, float]:
     checks = [_clocked(fit.check) for _, fit in runs]
     verdicts = " ".join(str(verdict) for _, verdict in checks)
     checking = median(one for one, _ in checks)
-    samplers = [_nutpie(target), _nutpie(target, low_rank_modified_mass_matrix=True)]
+    samplers = [
+        nutpie_to_effective(target),
+        nutpie_to_effective(target, low_rank_modified_mass_matrix=True),
+    ]
     compiling.append(samplers[0].compiling)
     cells = [*map(str, samplers)]
     if isinstance(target, JaxTarget):
@@ -135,14 +138,15 @@ def _row(name: str, target: Target) -> tuple[str, float, float]:
     return "| " + " | ".join(row) + " |", ratio, (seconds + checking) / samplers[0].seconds
 
 
-def _nutpie(target: Target, **options: Any) -> Sampled:
+def nutpie_to_effective(target: Target, *, seed: int = 1, **options: Any) -> Sampled:
+    """Run nutpie as it does by default."""
     import nutpie
 
-    compiling, model = _clocked(lambda: _compiled(target))
+    compiling, model = _clocked(lambda: compiled_for_nutpie(target))
     # Chains that call into Python fight over its lock: one after another they are faster.
-    options["cores"] = 1 if isinstance(target, JaxTarget) else os.cpu_count()
+    options["cores"] = os.cpu_count() if isinstance(target, StanTarget) else 1
     seconds, trace = _clocked(
-        lambda: nutpie.sample(model, seed=1, progress_bar=False, save_warmup=True, **options)
+        lambda: nutpie.sample(model, seed=seed, progress_bar=False, save_warmup=True, **options)
     )
     warm_up, drawn = (
         int(group["n_steps"].values.sum())
@@ -151,11 +155,12 @@ def _nutpie(target: Target, **options: Any) -> Sampled:
     return _to_effective(trace, seconds, warm_up, drawn, compiling)
 
 
-def _compiled(target: Target) -> Any:
+def compiled_for_nutpie(target: Target) -> Any:
     """Return a model that nutpie runs without a detour: our Stan library, or JAX's function."""
     if isinstance(target, StanTarget):
         return _stan(target)
-    assert isinstance(target, JaxTarget)
+    if not isinstance(target, JaxTarget):
+        return _function(target)
 
     @jax.jit
     def compiled(theta: Any) -> Any:
@@ -170,6 +175,19 @@ def _compiled(target: Target) -> Any:
         if not np.isfinite(value):
             return LOW, np.zeros(len(theta))  # an exception would end nutpie's thread
         return value, np.array(score)
+
+    return for_nutpie(target.dim, log_density_and_score)
+
+
+def _function(target: Target) -> Any:
+    """Return a model around a target that is computed in Python anyway."""
+
+    def log_density_and_score(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        score, log_density, _ = target.evaluate(theta[None])
+        assert log_density is not None
+        if not (np.isfinite(log_density[0]) and np.isfinite(score).all()):
+            return LOW, np.zeros(len(theta))
+        return float(log_density[0]), np.array(score[0])
 
     return for_nutpie(target.dim, log_density_and_score)
 

@@ -15,6 +15,8 @@ from scorevi.many import Fits, fit_many
 from scorevi.results.fit import Fit
 from scorevi.results.loading import load
 from scorevi.results.parts import Trace
+from scorevi.results.sample import Sample
+from scorevi.sample import sample
 from scorevi.solvers import BBVI, GSM, BaM, LowRankReplay, Replay
 from scorevi.targets import (
     from_function,
@@ -40,6 +42,7 @@ __all__ = [
     "Mixture",
     "Nested",
     "Replay",
+    "Sample",
     "Status",
     "Step",
     "Trace",
@@ -57,4 +60,5 @@ __all__ = [
     "iterate",
     "load",
     "plots",
+    "sample",
 ]

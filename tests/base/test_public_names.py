@@ -17,8 +17,8 @@ def public():
     """Return the public names, each with its arguments, or with what it is if it has none."""
     fit = scorevi.fit(scorevi.Gaussian.standard(2), "gsm", max_gradients=20)
     found = {name: told(getattr(scorevi, name)) for name in scorevi.__all__}
-    # Users do not make these.
-    found |= dict.fromkeys(("Fit", "FitWarning", "Fits", "Status", "Step", "Trace"), "class")
+    users_do_not_make = ("Fit", "FitWarning", "Fits", "Sample", "Status", "Step", "Trace")
+    found |= dict.fromkeys(users_do_not_make, "class")
     for name in ("examples", "plots"):
         module = getattr(scorevi, name)
         members = getattr(module, "__all__", None) or [
@@ -29,6 +29,7 @@ def public():
         found |= {f"{name}.{m}": told(getattr(module, m)) for m in members if m[0] != "_"}
     things = {
         "Fit": fit,
+        "Sample": scorevi.sample(fit, 100, ess=20),
         "Gaussian": fit.q,
         "Mixture": scorevi.Mixture([1.0], [fit.q]),
         "Status": fit.status,

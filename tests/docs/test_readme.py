@@ -40,6 +40,16 @@ def test_scaling(tmp_path, monkeypatch):
     assert count == 2
 
 
+@pytest.mark.slow
+def test_draws_of_the_posterior_itself(tmp_path, monkeypatch):
+    pytest.importorskip("arviz")
+    monkeypatch.chdir(tmp_path)
+    scope, count = run_blocks(ROOT / "docs" / "sampling.md")
+    assert count == 1
+    assert scope["sample"].check() == "pass"
+    assert (tmp_path / "sample.npz").exists()
+
+
 @pytest.mark.jax
 def test_the_examples_run(tmp_path, monkeypatch):
     pytest.importorskip("jax")

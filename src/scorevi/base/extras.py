@@ -13,7 +13,7 @@ _EXTRA_OF = {
     "httpstan": "stan",
     "bridgestan": "stan",
     "platformdirs": "stan",
-    "nutpie": "bench",
+    "nutpie": "sample",
     "filelock": "stan",
     "stanio": "stan",
     "arviz": "arviz",

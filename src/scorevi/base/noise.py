@@ -11,7 +11,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 
-NOISE, SEARCH, CHECK, RESTART, MODES, WIDER, RESAMPLE, SECOND, CHOICE = range(9)
+NOISE, SEARCH, CHECK, RESTART, MODES, WIDER, RESAMPLE, SECOND, CHOICE, CHAINS = range(10)
 """First entries of the spawn keys: the streams that one seed is divided into, one for each use."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -41,6 +42,36 @@ def runs_bar(
     with Progress(*columns, console=console) as bar:
         task = bar.add_task("runs", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def sampling_bar(total: int, wanted: bool | None) -> Iterator[Callable[[str, int, float], None]]:
+    """Open a bar on standard error that counts gradients towards the most there may be.
+
+    Yields what to call with what is done, the gradients so far and the least effective sample.
+    """
+    console = console_for(wanted)
+    if console is None:
+        yield lambda *_: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("gradients"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[reached]}"),
+    )
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("fitting", total=total, reached="")
+
+        def show(phase: str, spent: int, least: float) -> None:
+            reached = "" if math.isnan(least) else f"effective sample {least:.0f}"
+            bar.update(task, description=phase, completed=spent, reached=reached)
+
+        yield show
 
 
 @contextmanager

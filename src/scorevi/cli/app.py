@@ -17,13 +17,14 @@ from scorevi.cli.fit import fit
 from scorevi.cli.looking import plot, report, show
 from scorevi.cli.many import many
 from scorevi.cli.output import EXIT_INTERRUPTED, EXIT_USAGE, as_options
+from scorevi.cli.sample import sample
 from scorevi.cli.study import study
 from scorevi.targets.stan import CompileError
 
 _EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the fit failed: it diverged, its scores were bad, or its verdict is fail
+  1    it failed: it diverged, its scores were bad, or its verdict is fail
   2    the request could not be carried out; the last line says why
   130  interrupted"""
 
@@ -33,6 +34,7 @@ _HELP = """Fit a Gaussian to a posterior from its score, the gradient of its log
 Try it:       scorevi demo
 Your model:   scorevi fit model.stan --data data.json --draws draws.nc
               scorevi fit model.py:target --out fit.npz
+Exact draws:  scorevi sample model.stan --data data.json --draws draws.nc
 Look again:   scorevi show fit.npz, scorevi plot fit.npz, scorevi report fit.npz
 The paper:    scorevi study all --quick
 In trouble:   scorevi doctor
@@ -42,7 +44,7 @@ In trouble:   scorevi doctor
 
 
 @click.group(
-    commands=[compile_, completion, demo, doctor, fit, many, plot, report, show, study],
+    commands=[compile_, completion, demo, doctor, fit, many, plot, report, sample, show, study],
     help=_HELP,
     epilog=_EXIT_CODES,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,19 @@ import click
 from click.shell_completion import CompletionItem
 
 from scorevi.base.files import check_folder
-from scorevi.base.status import FitWarning
 from scorevi.base.target import opened
-from scorevi.cli.loading import load_point, load_target
+from scorevi.cli.loading import load_point
 from scorevi.cli.options import (
-    include_path_option,
+    file_options,
     json_option,
     progress_option,
     rows_option,
+    safety_options,
     scheduler_option,
     seed_option,
+    target_options,
 )
-from scorevi.cli.output import as_options, check_out, exit_as, naming, print_fit
+from scorevi.cli.output import check_out, exit_as, load_model, naming, print_fit, unless
 from scorevi.fit import fit as run_fit
 from scorevi.results.export import check_format, write_draws
 from scorevi.results.page import check_page
@@ -55,28 +55,7 @@ Examples:
 
 @click.command(help=_FIT_HELP)
 @click.argument("target", shell_complete=lambda *_: [CompletionItem("", type="file")])
-@click.option(
-    "--dim", type=int, help="The dimension, where TARGET is a JAX log density of a vector."
-)
-@click.option(
-    "--data",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The JSON file with the data of a Stan program.",
-)
-@include_path_option
-@click.option(
-    "--observed",
-    multiple=True,
-    metavar="NAME",
-    help="Data of a Stan program that were observed, for ArviZ; may be repeated.",
-)
-@click.option(
-    "--predictive",
-    multiple=True,
-    metavar="NAME",
-    help="A generated quantity of a Stan program that is a draw of data, such as y_rep; may be "
-    "repeated.",
-)
+@target_options
 @click.option(
     "--solver",
     type=click.Choice(["auto", *SOLVERS]),
@@ -109,16 +88,7 @@ Examples:
     help="Where to start: mode, laplace, lbfgs, or a point as numbers with commas between "
     "them.  [default: chosen by trying; the standard normal for a solver by name]",
 )
-@click.option(
-    "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Save the fit to this .npz file.",
-)
-@click.option(
-    "--draws",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write draws by name to this file: .nc for ArviZ, .csv or .parquet.",
-)
+@file_options
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -157,30 +127,7 @@ Examples:
     show_default=True,
     help="Give a verdict on the fit, for some 700 to 2700 evaluations more.",
 )
-@click.option(
-    "--checkpoint",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep the fit in this file while it runs, to go on from.",
-)
-@click.option(
-    "--resume", is_flag=True, help="Go on from the file of --checkpoint, if there is one."
-)
-@click.option(
-    "--checkpoint-seconds",
-    type=float,
-    default=10.0,
-    show_default=True,
-    help="The time between two writings of it.",
-)
-@click.option(
-    "--isolate", is_flag=True, help="Compute the scores in another process, which may crash."
-)
-@click.option(
-    "--score-timeout",
-    type=float,
-    help="Seconds after which a point is given up; implies --isolate.",
-)
-@click.option("--workers", type=int, help="Compute scores in so many processes; implies --isolate.")
+@safety_options
 @scheduler_option
 @progress_option
 @rows_option
@@ -218,27 +165,25 @@ def fit(
     problem: ValueError | None = None
     # What a Stan program prints must not get among what is printed here.
     with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
-        with warnings.catch_warnings():
-            warnings.showwarning = _note
-            warnings.simplefilter("always", FitWarning)
-            loaded = load_target(
-                target,
-                dim,
-                data=data,
-                include_paths=include_paths,
-                observed=observed,
-                predictive=predictive,
-                progress=options["progress"],
-                by_value=options["client"] is not None,
-            )
+        loaded = load_model(
+            fit,
+            target,
+            dim,
+            data=data,
+            include_paths=include_paths,
+            observed=observed,
+            predictive=predictive,
+            progress=options["progress"],
+            by_value=options["client"] is not None,
+        )
         if options["client"] is not None:
             loaded, options["client"] = placed(loaded, options["client"], options["restarts"])
         stack.enter_context(opened(loaded))  # for the fit, its verdict and its draws
         result = run_fit(loaded, initial=load_point(initial, WAYS), **options)
         result.origin = result.origin._replace(command=shlex.join(["scorevi", *sys.argv[1:]]))
         # A file says by its being there that something was fitted; draws do not say how it ended.
-        out = _unless("--out", out, result.num_updates == 0)
-        draws = _unless("--draws", draws, result.num_updates == 0 or not result.status.ok)
+        out = unless("--out", out, result.num_updates == 0)
+        draws = unless("--draws", draws, result.num_updates == 0 or not result.status.ok)
         with protected(result) as result:
             if check and result.status != "interrupted":
                 result.check(seed=options["seed"])
@@ -261,16 +206,3 @@ def fit(
     if problem is not None:
         raise problem
     exit_as(result)
-
-
-def _unless(option: str, path: Path | None, void: bool) -> Path | None:
-    """Return the path to write to, or say that there is nothing to write."""
-    if path is None or not void:
-        return path
-    click.echo(f"scorevi: note: {option} {path} was not written: nothing was fitted.", err=True)
-    return None
-
-
-def _note(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Show what a model's front end warns of."""
-    click.echo(f"scorevi: note: {as_options(str(message), fit)}", err=True)

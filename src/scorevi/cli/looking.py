@@ -32,7 +32,7 @@ _title_option = click.option("--title", default="", help="A heading.")
 @rows_option
 @json_option
 def show(path: Path, rows: int, json_: bool) -> None:
-    """Print the saved fit PATH."""
+    """Print the saved fit or sample PATH."""
     with naming("PATH"):
         fit = load(path)
     print_fit(fit, json_, rows, {})

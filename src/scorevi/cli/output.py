@@ -7,35 +7,67 @@ import json
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
 from scorevi.base.files import check_folder
+from scorevi.base.status import FitWarning
+from scorevi.cli.loading import load_target
 from scorevi.results.fit import Fit
 from scorevi.results.report import as_json, print_report
+from scorevi.results.sample import Sample
+from scorevi.results.sample_report import as_json as sample_as_json
+from scorevi.results.sample_report import print_sample_report
+from scorevi.targets import Target
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
-def print_fit(fit: Fit, json_: bool, rows: int, files: dict[str, Path]) -> None:
-    """Print the report of a fit, or its JSON, as the last thing that a command does."""
+def load_model(command: click.Command, target: str, dim: int | None, **more: Any) -> Target:
+    """Return what TARGET stands for; what its front end warns of is shown as notes."""
+
+    def note(message: Warning | str, *_: Any, **__: Any) -> None:
+        click.echo(f"scorevi: note: {as_options(str(message), command)}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = note
+        warnings.simplefilter("always", FitWarning)
+        return load_target(target, dim, **more)
+
+
+def unless(option: str, path: Path | None, void: bool, what: str = "fitted") -> Path | None:
+    """Return the path to write to, or say that there is nothing to write."""
+    if path is None or not void:
+        return path
+    click.echo(f"scorevi: note: {option} {path} was not written: nothing was {what}.", err=True)
+    return None
+
+
+def print_fit(result: Fit | Sample, json_: bool, rows: int, files: dict[str, Path]) -> None:
+    """Print the report of a fit or sample, or its JSON, as the last thing that a command does."""
     if hasattr(signal, "SIGPIPE"):
         # All is done but the printing. Left to themselves, click and rich make a failure of a
         # reader that has seen enough.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if json_:
-        click.echo(json.dumps(as_json(fit, files), indent=2, allow_nan=False))
+        told = as_json(result, files) if isinstance(result, Fit) else sample_as_json(result, files)
+        click.echo(json.dumps(told, indent=2, allow_nan=False))
+    elif isinstance(result, Fit):
+        print_report(result, rows, files)
     else:
-        print_report(fit, rows, files)
+        print_sample_report(result, rows, files)
 
 
-def exit_as(fit: Fit) -> None:
-    """Turn how the fit ended into the exit code."""
-    if fit.status == "interrupted":
+def exit_as(result: Fit | Sample) -> None:
+    """Turn how it ended into the exit code."""
+    if result.status == "interrupted":
         sys.exit(EXIT_INTERRUPTED)
-    if not fit.status.ok or fit.num_updates == 0 or fit.verdict == "fail":
+    void = result.num_updates == 0 if isinstance(result, Fit) else result.size == 0
+    if not result.status.ok or void or result.verdict == "fail":
         sys.exit(EXIT_FAILED)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from scorevi.base.status import FitError
 from scorevi.results.fit import Fit
@@ -43,7 +43,7 @@ class Fits:
         if place in self.failures:
             raise FitError(f"Fit {place}, seed {self.seeds[place]}: {self.failures[place]}")
         found = self.places[place]
-        fit = load(found) if isinstance(found, Path) else found
+        fit = cast("Fit", load(found)) if isinstance(found, Path) else found
         if self.targets is None:
             return fit
         return dataclasses.replace(fit, target=self.targets[place])

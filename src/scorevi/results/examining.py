@@ -40,8 +40,9 @@ def kept(fresh: Fresh | None) -> Fresh | None:
     )
 
 
-def _examination(fit: Fit, draws: int, seed: int) -> Examination:
-    course = Course(
+def course_of(fit: Fit) -> Course:
+    """Return what an examination knows of how a fit came about."""
+    return Course(
         fit.status,
         fit.num_updates,
         fit.num_gradients,
@@ -49,6 +50,9 @@ def _examination(fit: Fit, draws: int, seed: int) -> Examination:
         fit.elbo,
         fit.restarts,
     )
+
+
+def _examination(fit: Fit, draws: int, seed: int) -> Examination:
     # A fit that failed may have no target; then none is asked.
     evaluator = Evaluator(cast("Target", fit.target))
-    return Examination(fit.q, course, fit.labels, evaluator, draws, seed)
+    return Examination(fit.q, course_of(fit), fit.labels, evaluator, draws, seed)

@@ -24,6 +24,7 @@ from scorevi.base.variables import Include, Variables, check_include
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
+    from scorevi.results.sample import Sample
 
 _OF_ARVIZ = ("chain", "draw")
 _REASON = 300
@@ -57,7 +58,7 @@ def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "
 
 
 def as_arviz(
-    owner: Fit,
+    owner: Fit | Sample,
     theta: Array,
     entropy: int,
     include: Include,
@@ -94,7 +95,7 @@ def as_arviz(
     return _tree(arviz, data, observed, variables, attributes, chains)
 
 
-def _all_but_predicted(owner: Fit, theta: Array, seed: int) -> dict[str, Array]:
+def _all_but_predicted(owner: Fit | Sample, theta: Array, seed: int) -> dict[str, Array]:
     """Return all named variables, those apart too, but not what is drawn anew."""
     if owner.target is None:
         return owner.named(theta, "everything", seed)
@@ -283,7 +284,7 @@ def check_format(path: Path) -> Path:
     return path
 
 
-def columns_of(fit: Fit, draws: dict[str, Array]) -> dict[str, Array]:
+def columns_of(fit: Fit | Sample, draws: dict[str, Array]) -> dict[str, Array]:
     """Cut arrays into columns by label."""
     if fit.target is None:  # then these are the parameters of theta, in order
         texts = iter(fit.labels)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from scorevi._version import __version__
 from scorevi.base.arrays import Array, Seed, as_count, seed_entropy
 from scorevi.base.evaluate import BadScores
-from scorevi.base.labels import theta_labels
 from scorevi.base.status import FitError, Status
-from scorevi.base.target import Parameter, Target, all_labels, named, split
+from scorevi.base.target import Parameter, Target, named, split
 from scorevi.base.variables import Include, check_include
 from scorevi.engine.quality import Quality
 from scorevi.families import Approximation
 from scorevi.results.examining import examine, kept
 from scorevi.results.giving import Giving
+from scorevi.results.hand_over import HandOver, Metric, Tool, hand_over
+from scorevi.results.naming import is_constrained, labels_of
 from scorevi.results.origin import Origin
 from scorevi.results.parts import Resample, Trace
 from scorevi.results.pickling import state_of, twin_of
@@ -113,9 +115,7 @@ class Fit(Giving):
         The entries of a variable whose unconstrained form has another shape are called after
         those that they move: the three of a 3×3 correlation ``L[1,0]``, ``L[2,0]``, ``L[2,1]``.
         """
-        if self.target is None:
-            return self.saved_labels or tuple(all_labels(self.parameters))
-        return self.saved_labels or theta_labels(self.target)
+        return labels_of(self)
 
     @property
     def elbo(self) -> float:
@@ -263,13 +263,26 @@ class Fit(Giving):
             raise FitError(self.status.explain(), self)
         return self
 
+    def to_mcmc(
+        self,
+        tool: Tool,
+        *,
+        chains: int = 4,
+        metric: Metric = "dense",
+        folder: str | Path | None = None,
+        seed: Seed = 0,
+    ) -> HandOver:
+        """Return distinct starts and an inverse metric for a sampler, so that it need not warm up.
+
+        ``.form`` has both as ``"cmdstan"`` (files in ``folder``), ``"nutpie"``, ``"pymc"``,
+        ``"numpyro"`` or ``"blackjax"`` take them: docs/sampling.md has a line of code for each.
+        """
+        return hand_over(self, tool, chains, metric, folder, seed)
+
     @property
     def constrained(self) -> bool:
         """Whether the parameters have a scale of their own, apart from the unconstrained one."""
-        if self.target is None:
-            return self.saved_constrained
-        variables = self.target.variables
-        return variables.constrain is not None or variables.derive is not None
+        return is_constrained(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return state_of(self)

@@ -19,20 +19,23 @@ from scorevi.families import FAMILIES, Approximation, Gaussian, LowRank, Mixture
 from scorevi.results.fit import Fit
 from scorevi.results.origin import Origin
 from scorevi.results.parts import Summary, Trace
+from scorevi.results.sample import Sample
+from scorevi.results.sample_files import FORMAT as SAMPLE_FORMAT
+from scorevi.results.sample_files import contents
 from scorevi.results.saving import FORMAT, fingerprint
 from scorevi.results.table import SummaryTable
 from scorevi.targets import as_target
 from scorevi.trust.examination import Restart
 from scorevi.trust.verdict import Reason, Verdict
 
-_READABLE = ("scorevi-fit-1", "scorevi-fit-2", FORMAT)
-"""The first knew of no verdict and of no restarts; both, of Gaussians alone."""
+_READABLE = ("scorevi-fit-1", "scorevi-fit-2", FORMAT, SAMPLE_FORMAT)
+"""Of fits the first knew of no verdict and of no restarts; the first two, of Gaussians alone."""
 _SAME = 1e-6
 """How close the scores of a target are to be for it to be the one that was fitted."""
 
 
-def load(path: str | Path, target: Any = None) -> Fit:
-    """Read a fit that was saved with :meth:`scorevi.Fit.save`.
+def load(path: str | Path, target: Any = None) -> Fit | Sample:
+    """Read a :class:`scorevi.Fit` or a :class:`scorevi.Sample` that was saved with ``save``.
 
     Parameters
     ----------
@@ -49,14 +52,14 @@ def load(path: str | Path, target: Any = None) -> Fit:
         path = ended  # as ``save`` wrote it
     if not path.is_file():
         raise ValueError(f"`path` must be a file; there is none at {path}.")
-    foreign = f"`path` must be a file written by Fit.save; {path} is not"
+    foreign = f"`path` must be a file written by Fit.save or Sample.save; {path} is not"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
         meta = json.loads(str(arrays["meta"]))
         if meta["format"] not in _READABLE:
             raise ValueError(f"it has the format {meta['format']!r}, not {FORMAT!r}")
-        fit = _assemble(arrays, meta)
+        fit = _assembled(arrays, meta)
     except ValueError as error:
         reason = "it is not an .npz file" if "pickle" in str(error) else str(error)
         raise ValueError(f"{foreign}, or it is damaged ({reason}).") from None
@@ -133,6 +136,15 @@ def _summary(arrays: dict[str, Any], meta: dict[str, Any]) -> SummaryTable:
     if quantiles is None and not meta["constrained"]:
         return SummaryTable()
     return SummaryTable(rows, quantiles)
+
+
+def _assembled(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit | Sample:
+    """Return what a file holds."""
+    if meta["format"] == SAMPLE_FORMAT:
+        sample = Sample(**contents(arrays, meta, _approximation(arrays, meta)))
+        sample.check()
+        return sample
+    return _assemble(arrays, meta)
 
 
 def _assemble(arrays: dict[str, Any], meta: dict[str, Any]) -> Fit:

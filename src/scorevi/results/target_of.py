@@ -8,12 +8,15 @@ from scorevi.base.target import Target
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit
+    from scorevi.results.sample import Sample
 
 
 _ABSENT = "The fit was pickled or loaded without its model"
 
 
-def target_of(fit: Fit, without: str, instead: str = "", *, first: str = _ABSENT) -> Target:
+def target_of(
+    fit: Fit | Sample, without: str, instead: str = "", *, first: str = _ABSENT
+) -> Target:
     """Return the target of a fit, or say what follows from its absence.
 
     Parameters

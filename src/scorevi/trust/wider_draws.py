@@ -18,6 +18,7 @@ draws again come from the Gaussian with those moments, and from around it.
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def look_again(exam: Examination, mean: Array, covariance: Array) -> tuple[Array
     rng = stream(exam.seed, WIDER, 1)
     q = _with_moments(exam.q, mean, covariance)
     theta = np.asarray(q.unwhiten(rng.standard_normal((len(exam.fresh.theta), q.dim))))
-    return _look(exam, q, rng, theta, _log_density(exam, theta))
+    return _look(exam, q, rng, theta, log_density_at(exam, theta))
 
 
 def _look(
@@ -65,16 +66,17 @@ def _look(
 ) -> tuple[Array, Array]:
     """Add wider draws to those of q itself, and weigh all of them against their mixture."""
     count = TIMES * len(own)
-    wider = _wider(q)
+    wider = wider_than(q)
     theta = wider.sample(count, rng)
-    log_p = np.concatenate([own_log_p, _log_density(exam, theta)])
+    log_p = np.concatenate([own_log_p, log_density_at(exam, theta)])
     theta = np.concatenate([own, theta])
     inner, outer = math.log(1.0 / (1.0 + TIMES)), math.log(TIMES / (1.0 + TIMES))
     log_q = np.logaddexp(inner + q.log_density(theta), outer + wider.log_density(theta))
     return theta, log_p - log_q
 
 
-def _wider(q: Approximation) -> _WiderGaussian | _WiderMixture | Nested:
+def wider_than(q: Approximation) -> Wider:
+    """Return what the wider draws of a q come from."""
     if isinstance(q, Nested):
         return q.wider(1.0 + math.sqrt(2.0 / q.dim), _STRETCH)
     return _WiderMixture(q) if isinstance(q, Mixture) else _WiderGaussian(q)
@@ -84,6 +86,16 @@ def _with_moments(q: Approximation, mean: Array, covariance: Array) -> Gaussian 
     if isinstance(q, LowRank):
         return q.stretched(mean, np.sqrt(covariance) / q.sd)
     return Gaussian.from_moments(mean, covariance)
+
+
+class Wider(Protocol):
+    """A distribution around a q, and wider."""
+
+    def sample(self, count: int, rng: np.random.Generator, /) -> Array:
+        """Draw so many points, (count, D)."""
+
+    def log_density(self, theta: Array, /) -> Array:
+        """Return the log density, normalised, at the rows of theta, (n,)."""
 
 
 class _WiderGaussian:
@@ -156,7 +168,7 @@ def _beyond(q: Mixture) -> list[Gaussian]:
     return found
 
 
-def _log_density(exam: Examination, theta: Array) -> Array:
+def log_density_at(exam: Examination, theta: Array) -> Array:
     """Evaluate; −∞ where it is no use."""
     evaluation = exam.evaluator(theta)
     good = exam.evaluator.usable(evaluation)

@@ -16,8 +16,8 @@ from scorevi.base.files import why
 FORMAT = "scorevi-checkpoint-1"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Return what a file holds, every byte of it checked."""
+def read(path: Path, wanted: str = FORMAT) -> dict[str, Any]:
+    """Return what a file of the wanted format holds, every byte of it checked."""
     try:
         whole = io.BytesIO(path.read_bytes())
     except OSError as error:
@@ -34,10 +34,10 @@ def read(path: Path) -> dict[str, Any]:
         form, version = meta["format"], meta["version"]
     except Exception as error:  # damage shows in many ways, and all of them mean this
         raise damaged(path, type(error).__name__) from None
-    if form != FORMAT or version != __version__:
+    if form != wanted or version != __version__:
         raise ValueError(
             f"`checkpoint` must be written by this version of scorevi to go on from; {path} is of "
-            f"{version} ({form}), this is {__version__} ({FORMAT}). Use that version, or leave "
+            f"{version} ({form}), this is {__version__} ({wanted}). Use that version, or leave "
             "`resume` out to begin anew."
         )
     return content

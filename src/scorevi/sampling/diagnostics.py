@@ -1,0 +1,67 @@
+"""What chains say of themselves: effective samples and R-hat of every parameter, by ArviZ.
+
+References
+----------
+Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Rank-normalization, folding, and
+localization: an improved R-hat for assessing convergence of MCMC, *Bayesian Analysis* 16(2).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.base.extras import require
+
+FEWEST = 4
+"""Draws of a chain below which ArviZ has nothing to say."""
+
+
+def effective(theta: Array) -> Array:
+    """Return the effective sample of each parameter, the least of bulk and tail, (D,).
+
+    Parameters
+    ----------
+    theta
+        Draws (chain, draw, D).
+    """
+    if theta.shape[1] < FEWEST:
+        return np.zeros(theta.shape[2])
+    return np.minimum(_each("ess", theta, method="bulk"), _each("ess", theta, method="tail"))
+
+
+def r_hat(theta: Array) -> Array:
+    """Return R-hat of each parameter, rank-normalised, split and folded, (D,); NaN for too few."""
+    if theta.shape[1] < FEWEST:
+        return np.full(theta.shape[2], np.nan)
+    return _each("rhat", theta, method="rank")
+
+
+def energy_information(energy: Array) -> float:
+    """Return the least of the chains' fractions of missing information, by energies (chain, draw).
+
+    The mean square of the steps of the energy, over its variance: near one where a new momentum
+    can take a chain anywhere, small where it must creep, as in a funnel.
+    """
+    if energy.shape[1] < FEWEST:
+        return np.nan
+    with np.errstate(all="ignore"):
+        share = np.mean(np.diff(energy, axis=1) ** 2, axis=1) / np.var(energy, axis=1)
+    return float(np.min(share))
+
+
+def _each(name: str, theta: Array, method: str) -> Array:
+    """Call ArviZ's function on each parameter; 0.x and 1.x keep it in different places."""
+    with np.errstate(all="ignore"):
+        if importlib.util.find_spec("arviz_stats") is not None:
+            stats: Any = importlib.import_module("arviz_stats.base").array_stats
+            values = getattr(stats, name)(theta, chain_axis=0, draw_axis=1, method=method)
+        else:
+            arviz = require("arviz")
+            data = arviz.convert_to_dataset({"theta": theta})
+            values = getattr(arviz, name)(data, method=method)["theta"].values
+    return np.asarray(values, dtype=np.float64)
