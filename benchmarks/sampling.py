@@ -125,9 +125,7 @@ def sampling_accuracy() -> None:
 
     Of 400 effective draws the 95 % quantile has an error of 0.1 sd, of 2,000 one of 0.05.
     """
-    print(
-        "Errors of samples with an effective size of 2,000 or more, quick targets, two seeds\n"
-    )
+    print("Errors of samples with an effective size of 2,000 or more, quick targets, two seeds\n")
     print(
         "| target | by | verdicts | gradients | worst mean, sd, quantile |\n|---|---|---|---|---|"
     )

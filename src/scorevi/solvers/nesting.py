@@ -24,16 +24,8 @@ from scorevi.families import Mixture, Nested, is_sound
 from scorevi.solvers.base import Batch
 from scorevi.solvers.overall import importance, mixture_of, wider
 from scorevi.solvers.replay import ReplayState
-from scorevi.solvers.scales import (
-    Structure,
-    believed,
-    evened,
-    is_exact,
-    parameters,
-    regressed,
-    structure,
-    terms,
-)
+from scorevi.solvers.scales import Structure, structure, terms
+from scorevi.solvers.terms import believed, evened, is_exact, parameters, regressed
 from scorevi.solvers.weights import weights
 
 _EXPLAINED = 0.5

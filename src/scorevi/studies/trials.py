@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from scorevi.base.arrays import Array
 from scorevi.base.status import FitWarning
-from scorevi.base.target import Target
+from scorevi.base.target import Target, named
 from scorevi.fit import fit
 from scorevi.results.fit import Fit
 from scorevi.studies.held_out import held_out
@@ -68,6 +69,8 @@ class Case(NamedTuple):
     errors: Errors | None
     """Returns the largest errors of a fit; None where there is nothing to judge by."""
     best_elbo: float = math.nan
+    errors_of_draws: Callable[[Array], tuple[float, float]] | None = None
+    """The same of draws on the unconstrained scale, (n, D)."""
 
 
 def cases(suite: str) -> dict[str, Callable[[], Case]]:
@@ -132,18 +135,24 @@ def _trial(suite: str, name: str, case: Case, seed: int) -> Trial:
 
 def _animal(make: Callable[[], Animal]) -> Case:
     animal = make()
-    return Case(animal.target, partial(_errors, truth=animal.truth))
+    of_draws = None if animal.truth is None else partial(_of_draws, truth=animal.truth)
+    return Case(animal.target, partial(_errors, truth=animal.truth), errors_of_draws=of_draws)
 
 
 def _posterior(name: str) -> Case:
     posterior = Posterior(database(), name)
-    return Case(posterior.target(), partial(_errors_by_name, reference=posterior.reference()))
+    target, reference = posterior.target(), posterior.reference()
+    of_draws = partial(_of_draws_by_name, target=target, reference=reference)
+    return Case(target, partial(_errors_by_name, reference=reference), errors_of_draws=of_draws)
 
 
 def _hierarchy(name: str) -> Case:
     truth = load_truth(name)
-    errors = partial(_errors, truth=Moments(truth.mean, truth.sd)) if truth.converged else None
-    return Case(hierarchies()[name](), errors, truth.best_elbo)
+    if not truth.converged:
+        return Case(hierarchies()[name](), None, truth.best_elbo)
+    moments = Moments(truth.mean, truth.sd)
+    errors, of_draws = partial(_errors, truth=moments), partial(_of_draws, truth=moments)
+    return Case(hierarchies()[name](), errors, truth.best_elbo, of_draws)
 
 
 def _errors(fit: Fit, truth: Moments | None) -> tuple[float, float]:
@@ -155,6 +164,17 @@ def _errors(fit: Fit, truth: Moments | None) -> tuple[float, float]:
 def _errors_by_name(fit: Fit, reference: dict[str, np.ndarray]) -> tuple[float, float]:
     """Compare constrained draws with reference draws."""
     draws, theirs = paired(fit.draws(20_000, seed=0), reference)
+    return _worst(draws.mean(axis=0), draws.std(axis=0), theirs.mean(axis=0), theirs.std(axis=0))
+
+
+def _of_draws(theta: Array, truth: Moments) -> tuple[float, float]:
+    return _worst(theta.mean(axis=0), theta.std(axis=0), truth.mean, truth.sd)
+
+
+def _of_draws_by_name(
+    theta: Array, target: Target, reference: dict[str, np.ndarray]
+) -> tuple[float, float]:
+    draws, theirs = paired(named(target, theta, "parameters", 0), reference)
     return _worst(draws.mean(axis=0), draws.std(axis=0), theirs.mean(axis=0), theirs.std(axis=0))
 
 

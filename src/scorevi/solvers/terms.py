@@ -1,0 +1,160 @@
+r"""A Gaussian given a few parameters, from pairs, by one regression.
+
+.. math:: h_y = \sum_j e^{\rho_j \cdot t} (a_{j0} + \sum_k t_k a_{jk} - B_j y)
+
+is linear in a and B: see :mod:`scorevi.solvers.scales`, which finds ρ. Coefficients are trusted as
+far as they stand out from their noise.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+
+from scorevi.base.arrays import Array, Mask
+from scorevi.families import Gaussian
+from scorevi.families.given import Given
+from scorevi.solvers.components import in_parameters, stronger
+from scorevi.solvers.memory import of_symmetric, trusted
+
+EXACT = 1e-8
+"""What is left, over what a line leaves, where the terms are exact to rounding."""
+FOLD = 5
+"""Every so many of the pairs are held out."""
+_RIDGE = 1e-10
+_LONGEST, _OUTLYING = 6.0, 3.0
+_FAR = 100.0, 4.0
+"""Of a pair, mean square of its scores that are not explained: in medians, and in precisions."""
+
+
+def regressed(
+    rates: Array, t: Array, y: Array, h: Array, weight: Array, own: Array | None = None
+) -> Given:
+    """Find the matrices of the terms by least squares, as far as they stand out from their noise.
+
+    Rows that stand out are shortened. Matrices are shrunk in the coordinates of the parameters,
+    where most of their entries are zero in a hierarchy: ``own`` has the rows that turn a change of
+    precision into those, and None leaves them as they are.
+    """
+    number, width = t.shape[1], y.shape[1]
+    powers = np.exp(t @ rates.T)
+    middle = weight @ powers / weight.sum()
+    middle[0] = 0.0
+    design = _design(powers - middle, t, y)
+    coefficients = least_squares(design, h, weight)
+    off = h - design @ coefficients
+    square = np.vecdot(off, off) * weight
+    most = _OUTLYING**2 * max(float(np.median(square)), 1e-300)
+    if float(square.max()) > most:
+        weight = weight * (most / np.maximum(square, most))
+        coefficients = least_squares(design, h, weight)
+        off = h - design @ coefficients
+    split = len(rates) * (1 + number)
+    slopes = -coefficients[split:].reshape(len(rates), width, width)
+    slopes = 0.5 * (slopes + slopes.transpose(0, 2, 1))
+    linear = coefficients[:split]
+    if own is not None:
+        spare = len(t) / max(1.0, len(t) - design.shape[1])
+        hat = _hat(design, weight)
+        noise = hat**2 @ (off**2 * spare)
+        linear = trusted(linear, noise[:split], linear.size)[0]
+        noises = noise[split:].reshape(len(rates), width, width)
+        for j in range(len(rates)):
+            slopes[j] = _shrunk(slopes[j], of_symmetric(noises[j]), own, like=float(j == 0))
+    linear = linear.reshape(len(rates), 1 + number, width)
+    slopes[0] -= np.tensordot(middle, slopes, 1)
+    linear[0] -= np.tensordot(middle, linear, 1)
+    return Given(rates, slopes, linear)
+
+
+def _shrunk(matrix: Array, noise: Array, own: Array, like: float) -> Array:
+    """Shrink a matrix towards a multiple of the identity, by what its noise may be."""
+    base = like * np.eye(len(matrix))
+    off = matrix - base
+    there = in_parameters(off, noise, own)
+    return base + stronger(trusted(off, noise, off.size // 2 + 1)[0], there)
+
+
+def cross_validated(rates: Array, t: Array, y: Array, h: Array, weight: Array) -> float:
+    """Return what is left of the scores of a fifth of the pairs by a regression of the others."""
+    held = np.arange(len(t)) % FOLD == 0
+    rest = ~held
+    given = regressed(rates, t[rest], y[rest], h[rest], weight[rest])
+    off = residual_of(given, t[held], y[held], h[held])
+    square = np.minimum(np.vecdot(off, off), _LONGEST**2 * h.shape[1])
+    return float(weight[held] @ square / weight[held].sum())
+
+
+def is_exact(rates: Array, t: Array, y: Array, h: Array, weight: Array) -> bool:
+    """Return whether terms leave nothing but rounding of what a line leaves."""
+    before = cross_validated(np.zeros((1, t.shape[1])), t, y, h, weight)
+    return cross_validated(rates, t, y, h, weight) <= EXACT * before
+
+
+def parameters(base: Gaussian, turn: Array, scales: tuple[int, ...]) -> Array:
+    """Return the rows that turn a change of the precision of y into that of the parameters'.
+
+    Of those that are not scales, and with the scales held; there the identity has a unit diagonal.
+    """
+    others = np.setdiff1d(np.arange(base.dim), scales)
+    ways = turn[:, len(scales) :].T @ np.linalg.inv(base.factor)[:, others]
+    return np.asarray(ways.T / np.sqrt(np.vecdot(ways.T, ways.T))[:, None])
+
+
+def believed(given: Given, t: Array, y: Array, h: Array) -> Mask:
+    """Return which pairs are of the posterior at all, as far as is known: a mask.
+
+    Far outside scores may be anything, and would decide over all coefficients.
+    """
+    off = residual_of(given, t, y, h)
+    square = np.vecdot(off, off) / _precision(given, t)
+    return np.asarray(square <= _FAR[0] * np.median(square) + _FAR[1] * given.width)
+
+
+def evened(given: Given, t: Array) -> Array:
+    """Return weights by which the scores at all t are about of one size, and none decides alone."""
+    return np.asarray(_precision(given, t) ** -1.5)
+
+
+def residual_of(given: Given, t: Array, y: Array, h: Array) -> Array:
+    """Return what a Gaussian given t leaves of the scores of y."""
+    powers = np.exp(t @ given.rates.T)
+    ones = np.concatenate([np.ones((len(t), 1)), t], axis=1)
+    known = np.einsum("nj,nd,jdm->nm", powers, ones, given.linear)
+    images = np.einsum("nj,njm->nm", powers, np.einsum("jab,nb->nja", given.precisions, y))
+    return np.asarray(h - known + images)
+
+
+def _precision(given: Given, t: Array) -> Array:
+    """Return the mean of the diagonal of the precision at rows of t."""
+    traces = np.trace(given.precisions, axis1=1, axis2=2) / given.width
+    return np.asarray(np.maximum(given.terms(t) @ traces, 1e-3))
+
+
+def _design(powers: Array, t: Array, y: Array) -> Array:
+    count = len(t)
+    ones = np.concatenate([np.ones((count, 1)), t], axis=1)
+    intercepts = (powers[:, :, None] * ones[:, None, :]).reshape(count, -1)
+    slopes = (powers[:, :, None] * y[:, None, :]).reshape(count, -1)
+    return np.concatenate([intercepts, slopes], axis=1)
+
+
+def least_squares(design: Array, values: Array, weight: Array) -> Array:
+    """Return the coefficients of weighted least squares."""
+    weighted = design.T * weight
+    return _solved(weighted @ design, weighted @ values)
+
+
+def _hat(design: Array, weight: Array) -> Array:
+    """Return what turns values into these coefficients."""
+    weighted = design.T * weight
+    return _solved(weighted @ design, weighted)
+
+
+def _solved(gram: Array, right: Array) -> Array:
+    sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    gram = gram / sizes / sizes[:, None]
+    gram[np.diag_indices(len(gram))] += _RIDGE
+    return np.asarray(
+        scipy.linalg.solve(gram, right / sizes[:, None], assume_a="pos") / sizes[:, None]
+    )
