@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,8 +23,10 @@ from scorevi.targets import as_target
 if TYPE_CHECKING:
     from distributed import Client
 
-_AHEAD = 4
+_AHEAD = 8
 """Tasks for each thread of the cluster that are handed out before others have ended."""
+_TOGETHER = 0.1
+"""Seconds in which what is finished is taken in together: each time costs as much as ten tasks."""
 _NOT_FOR_MANY = ("target", "seed", "progress", "raise_on_failure", "checkpoint", "resume", "client")
 _OPTIONS = [name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_MANY]
 
@@ -136,16 +139,22 @@ def _made(
     work: dict[Any, int] = {}
     try:
         while waiting or work:
-            while waiting and len(work) < most:
-                place = waiting.popleft()
-                thing = shared or _sent(targets[place], f"target {place}")
-                work[client.submit(fit_one, thing, job, seeds[place], pure=False)] = place
-            for future in first_of(client, list(work)):
-                place = work.pop(future)
-                try:
-                    yield place, future.result()
-                except Exception as error:  # its worker died, again and again
-                    yield place, f"{type(error).__name__}: {error}"
+            next_ = [waiting.popleft() for _ in range(min(most - len(work), len(waiting)))]
+            if next_:
+                things = [shared or _sent(targets[one], f"target {one}") for one in next_]
+                arguments = [job] * len(next_), [seeds[one] for one in next_]
+                work |= dict(
+                    zip(client.map(fit_one, things, *arguments, pure=False), next_, strict=True)
+                )
+            first_of(client, list(work))
+            time.sleep(_TOGETHER)
+            ended = [future for future in work if future.done()]
+            made = [future for future in ended if future.status == "finished"]
+            for future, found in zip(made, client.gather(made), strict=True):
+                yield work.pop(future), found
+            for future in set(ended) - set(made):  # its worker died, again and again
+                error = future.exception()
+                yield work.pop(future), f"{type(error).__name__}: {error}"
     finally:
         client.cancel(list(work))
 
