@@ -137,9 +137,14 @@ def _made(
     # A function goes to each worker once, as the result of a task that all others need.
     shared = client.submit(same, _sent(targets, "it"), pure=False) if job.factory else None
     work: dict[Any, int] = {}
+    suspects: deque[int] = deque()
+    alone: set[int] = set()
     try:
-        while waiting or work:
+        while waiting or work or suspects:
             next_ = [waiting.popleft() for _ in range(min(most - len(work), len(waiting)))]
+            if not (next_ or work):
+                next_ = [suspects.popleft()]
+                alone.update(next_)
             if next_:
                 things = [shared or _sent(targets[one], f"target {one}") for one in next_]
                 arguments = [job] * len(next_), [seeds[one] for one in next_]
@@ -152,9 +157,15 @@ def _made(
             made = [future for future in ended if future.status == "finished"]
             for future, found in zip(made, client.gather(made), strict=True):
                 yield work.pop(future), found
-            for future in set(ended) - set(made):  # its worker died, again and again
-                error = future.exception()
-                yield work.pop(future), f"{type(error).__name__}: {error}"
+            for future in set(ended) - set(made):
+                # Its worker died again and again, perhaps of another task: what a task does when
+                # it is the only one is its own.
+                place = work.pop(future)
+                if place in alone:
+                    error = future.exception()
+                    yield place, f"{type(error).__name__}: {error}"
+                else:
+                    suspects.append(place)
     finally:
         client.cancel(list(work))
 
