@@ -47,6 +47,8 @@ class _Process(SubprocessWorker):  # type: ignore[misc]
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
                 "DASK_LOGGING__DISTRIBUTED": "critical",
+                # Nobody looks at it, and it takes a sample every 10 ms.
+                "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
             },
             process_group=0,
         )
