@@ -169,11 +169,16 @@ def overhead() -> None:
         told = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
         print(f"A step over its slowest shard's own time ({median(own) * 1e3:.0f} ms), {WORKERS}")
         print(f"shards on {WORKERS} workers: {median(ratios):.2f} (of {REPEATS} runs: {told})\n")
-        print("| shards | a step without work, ms |\n|---|---|")
+        print("| shards | a step without work, ms | of client and scheduler, ms of a core |")
+        print("|---|---|---|")
         for count in (2, 8, 32, 128):
             target = scorevi.from_shards([_nothing] * count, DIM, client=client)
-            steps = [step for step, _ in _step(target)]
-            print(f"| {count} | {median(steps) * 1e3:.1f} |", flush=True)
+            with target:
+                _step(target)
+                began = time.process_time()
+                steps = [step for step, _ in _step(target)]
+                own_time = (time.process_time() - began) / STEPS
+            print(f"| {count} | {median(steps) * 1e3:.1f} | {own_time * 1e3:.1f} |", flush=True)
     print()
 
 

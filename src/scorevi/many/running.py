@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,8 +23,10 @@ from scorevi.targets import as_target
 if TYPE_CHECKING:
     from distributed import Client
 
-_AHEAD = 4
+_AHEAD = 8
 """Tasks for each thread of the cluster that are handed out before others have ended."""
+_TOGETHER = 0.1
+"""Seconds in which what is finished is taken in together: each time costs as much as ten tasks."""
 _NOT_FOR_MANY = ("target", "seed", "progress", "raise_on_failure", "checkpoint", "resume", "client")
 _OPTIONS = [name for name in inspect.signature(fit).parameters if name not in _NOT_FOR_MANY]
 
@@ -134,18 +137,35 @@ def _made(
     # A function goes to each worker once, as the result of a task that all others need.
     shared = client.submit(same, _sent(targets, "it"), pure=False) if job.factory else None
     work: dict[Any, int] = {}
+    suspects: deque[int] = deque()
+    alone: set[int] = set()
     try:
-        while waiting or work:
-            while waiting and len(work) < most:
-                place = waiting.popleft()
-                thing = shared or _sent(targets[place], f"target {place}")
-                work[client.submit(fit_one, thing, job, seeds[place], pure=False)] = place
-            for future in first_of(client, list(work)):
+        while waiting or work or suspects:
+            next_ = [waiting.popleft() for _ in range(min(most - len(work), len(waiting)))]
+            if not (next_ or work):
+                next_ = [suspects.popleft()]
+                alone.update(next_)
+            if next_:
+                things = [shared or _sent(targets[one], f"target {one}") for one in next_]
+                arguments = [job] * len(next_), [seeds[one] for one in next_]
+                work |= dict(
+                    zip(client.map(fit_one, things, *arguments, pure=False), next_, strict=True)
+                )
+            first_of(client, list(work))
+            time.sleep(_TOGETHER)
+            ended = [future for future in work if future.done()]
+            made = [future for future in ended if future.status == "finished"]
+            for future, found in zip(made, client.gather(made), strict=True):
+                yield work.pop(future), found
+            for future in set(ended) - set(made):
+                # Its worker died again and again, perhaps of another task: what a task does when
+                # it is the only one is its own.
                 place = work.pop(future)
-                try:
-                    yield place, future.result()
-                except Exception as error:  # its worker died, again and again
+                if place in alone:
+                    error = future.exception()
                     yield place, f"{type(error).__name__}: {error}"
+                else:
+                    suspects.append(place)
     finally:
         client.cancel(list(work))
 

@@ -20,6 +20,7 @@ from typing import Any
 import dask
 from distributed import Scheduler, SpecCluster
 from distributed.deploy.subprocess import SubprocessWorker
+from distributed.utils import silence_logging_cmgr
 
 _HERE = "127.0.0.1"
 _QUIET = logging.CRITICAL
@@ -42,7 +43,13 @@ class _Process(SubprocessWorker):  # type: ignore[misc]
         spec = json.dumps({"cls": self.worker_class, "opts": self.worker_kwargs})
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "dask", "spec", self.scheduler, "--spec", spec),
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "DASK_LOGGING__DISTRIBUTED": "critical",
+                # Nobody looks at it, and it takes a sample every 10 ms.
+                "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
+            },
             process_group=0,
         )
 
@@ -66,14 +73,15 @@ def local_cluster(workers: int) -> Iterator[SpecCluster]:
             "dashboard_address": f"{_HERE}:0",
         },
     }
-    # Shards stay where they are.
-    with dask.config.set({"distributed.scheduler.work-stealing": False}):
-        cluster = SpecCluster(
-            workers=dict.fromkeys(range(workers), worker),
-            scheduler=scheduler,
-            worker=worker,
-            silence_logs=_QUIET,
-            name="scorevi",
-        )
-    with cluster:
-        yield cluster
+    with silence_logging_cmgr(_QUIET):
+        # Shards stay where they are.
+        with dask.config.set({"distributed.scheduler.work-stealing": False}):
+            cluster = SpecCluster(
+                workers=dict.fromkeys(range(workers), worker),
+                scheduler=scheduler,
+                worker=worker,
+                silence_logs=False,  # which would end before the cluster does
+                name="scorevi",
+            )
+        with cluster:
+            yield cluster

@@ -23,7 +23,8 @@ def wait_for(client: Client, futures: Sequence[Future]) -> None:
 
     Raises :class:`TargetLost` where there is no scheduler any more, or no worker comes.
     """
-    for future in _ended(client, futures, "ALL_COMPLETED"):
+    _ended(client, futures, "ALL_COMPLETED")
+    for future in futures:
         if future.status != "finished":
             future.result()
 
