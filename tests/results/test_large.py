@@ -42,6 +42,7 @@ def random_walk(steps):
 def test_nothing_as_large_as_a_matrix_is_made(family, tmp_path):
     dim = 6000  # a matrix would be 288 MB
     p = factor_model(dim)
+    scorevi.fit(factor_model(5), family=family).check()  # imports what takes room of its own
     tracemalloc.start()
     fit = scorevi.fit(p, family=family, max_gradients=150)
     verdict = fit.check(draws=40)
