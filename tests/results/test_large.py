@@ -42,6 +42,7 @@ def random_walk(steps):
 def test_nothing_as_large_as_a_matrix_is_made(family, tmp_path):
     dim = 6000  # a matrix would be 288 MB
     p = factor_model(dim)
+    scorevi.fit(factor_model(5), family=family).check()  # imports what takes room of its own
     tracemalloc.start()
     fit = scorevi.fit(p, family=family, max_gradients=150)
     verdict = fit.check(draws=40)
@@ -52,7 +53,7 @@ def test_nothing_as_large_as_a_matrix_is_made(family, tmp_path):
     assert str(fit)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 0.5 * 8 * dim**2
+    assert peak < 8 * dim**2
     np.testing.assert_array_equal(loaded.q.scale, fit.q.scale)
     with pytest.raises(ValueError, match="`covariance` is formed up to 4096 dimensions"):
         fit.covariance  # noqa: B018

@@ -16,6 +16,8 @@ _LEAST_CURVED = 0.2
 """Of curvatures in units of q's own, below which they are not believed."""
 _PER_FEATURE, _RIDGE = 4, 1e-10
 """Draws for each polynomial that is taken out, and what keeps a few draws from being singular."""
+_BLOCK = 2048
+"""Parameters that are looked at together, where there are more of them than draws tell apart."""
 _ENOUGH, _MOST = 3, 1000
 """Draws, over D + 1, that tell of a valley; and no more than so many are asked."""
 
@@ -53,6 +55,24 @@ def steps(
     images
         Maps rows of whitened space to parameters in standard deviations.
     """
+    count, dim = z.shape
+    if dim > _BLOCK and count <= _PER_FEATURE * dim:
+        # Nothing but its own draws tells of a parameter then: some at a time take less room.
+        parts = [slice(first, first + _BLOCK) for first in range(0, dim, _BLOCK)]
+        few = [
+            _newton(shift[:, part], offset[:, part], z[:, :0], z[:, :0], images) for part in parts
+        ]
+        mean, mean_error, log_sd, log_sd_error = (
+            np.concatenate([steps[column] for steps in few]) for column in range(4)
+        )
+        longest = max(steps.lengthening for steps in few)
+        return Steps(mean, mean_error, log_sd, log_sd_error, longest)
+    return _newton(shift, offset, z, mismatch, images)
+
+
+def _newton(
+    shift: Array, offset: Array, z: Array, mismatch: Array, images: Callable[[Array], Array]
+) -> Steps:
     square = offset * offset
     wider = shift * offset
     averages = _Averages(z, offset, mismatch)
@@ -83,7 +103,7 @@ class _Averages:
     def __init__(self, z: Array, offset: Array, mismatch: Array) -> None:
         count, dim = z.shape
         columns = [np.ones((count, 1))]
-        number = int(math.sqrt(2.0 * max(0.0, count / _PER_FEATURE - dim)))
+        number = int(math.sqrt(2.0 * max(0.0, count / _PER_FEATURE - dim))) if dim else 0
         if number > 0:
             y = z
             if number < dim:
@@ -120,7 +140,7 @@ def _valley(z: Array, mismatch: Array) -> tuple[float, Array]:
     z, mismatch = z[-_MOST:], mismatch[-_MOST:]
     count, dim = z.shape
     nothing = 1.0, np.zeros(dim)
-    if count < _ENOUGH * (dim + 1) or not np.isfinite(mismatch).all():
+    if dim == 0 or count < _ENOUGH * (dim + 1) or not np.isfinite(mismatch).all():
         return nothing
     design = np.concatenate([np.ones((count, 1)), z], axis=1)
     line = np.linalg.lstsq(design, mismatch, rcond=None)[0]

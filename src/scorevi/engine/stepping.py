@@ -172,9 +172,10 @@ def step(run: Run, evaluation: Evaluation | None) -> Updates:
     except np.linalg.LinAlgError as error:
         run.status = ending.failed(run, error)
         return Updates.none()
+    before = run.num_updates
     if run.status is None:
         run.accept(state, 1, batch)
-    if run.status is not None:
+    if run.num_updates == before:  # a run may end with an update that was made
         return Updates.none()
     moved = float(drift(batch.whitened_score))
     # A batch may come from elsewhere than q.

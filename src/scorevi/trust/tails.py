@@ -37,8 +37,9 @@ _CORRELATIONS = (
 _MIXTURE = "Leave family= at 'auto', or fit a mixture, with family='mixture'."
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
-_MANY = 100
-"""Parameters, of a diagonal and directions, of which the largest error is mostly chance."""
+_MANY, _TOO_MANY = 100, 1000
+"""Parameters, of a diagonal and directions, of which the largest error is mostly chance; and of
+which no number of wider draws that could be had would tell."""
 _NO_MEAN = 1.0
 """The k-hat from which on a distribution of weights has no mean."""
 _EVEN_ENOUGH, _FEW_DIMENSIONS = 0.5, 10
@@ -117,7 +118,7 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
 
     They have seen what q has not, so where they cannot tell, nothing can: that is a warning too.
     """
-    if exam.is_exact:
+    if exam.is_exact or (isinstance(exam.q, LowRank) and exam.q.dim > _TOO_MANY):
         return
     theta, log_ratio = look_wider(exam)
     weights = smooth(log_ratio)
