@@ -100,6 +100,11 @@ class Drawing:
         return () if self.state.look is None else self.state.look.reasons
 
     @property
+    def is_by_chains(self) -> bool:
+        """Whether it is by NUTS, though nobody asked for that."""
+        return self.method is None and self.state.look is not None and not self.state.weighing
+
+    @property
     def _left(self) -> int:
         most = self.exam.evaluator.max_gradients
         assert most is not None
