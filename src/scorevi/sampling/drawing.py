@@ -144,6 +144,10 @@ class Drawing:
         while self.state.weighing:
             pool, chosen = self._pool, self._weighed()
             more = importance.more_needed(pool, chosen, self.asked)
+            if not more:
+                cause = f"every parameter has an effective sample of {chosen.ess.min():.0f} or more"
+                self.status = Status("converged", cause)
+                return
             worth_it = importance.is_worth_it(len(pool.theta) + more, self.asked)
             if self.method is None and not worth_it:
                 why = "the importance weights leave too few of the draws"
@@ -151,10 +155,6 @@ class Drawing:
                     why = f"k-hat of the weights, for one of the parameters, is {chosen.khat:.2f}"
                 self._turn_to_nuts(why)
                 break
-            if not more:
-                cause = f"every parameter has an effective sample of {chosen.ess.min():.0f} or more"
-                self.status = Status("converged", cause)
-                return
             before = evaluator.spent
             pool = pool.with_own(q, more, self.exam.seed, evaluator)
             assert self.state.look is not None
