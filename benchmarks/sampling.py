@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 import scorevi
@@ -76,6 +77,7 @@ class Run(NamedTuple):
 
 def sampling(seeds: int = 5, quick: bool = False) -> None:
     """Print a line for each target, and what it all comes to."""
+    jax.config.update("jax_enable_x64", True)  # of which a switch for each call would cost
     print(f"Gradients to an effective sample of {EFFECTIVE} in the worst parameter (median of")
     print(f"{seeds} seeds), the fit's own included; seconds; ✗: R-hat above 1.01\n")
     print(
@@ -125,7 +127,7 @@ def sampling_accuracy() -> None:
 
     Of 400 effective draws the 95 % quantile has an error of 0.1 sd, of 2,000 one of 0.05.
     """
-    print("Errors of samples with an effective size of 2,000 or more, quick targets, two seeds\n")
+    print("Errors of samples with an effective size of 2,000, of quick targets, two seeds\n")
     print(
         "| target | by | verdicts | gradients | worst mean, sd, quantile |\n|---|---|---|---|---|"
     )

@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from scorevi.base.arrays import Seed, as_count, as_seconds, is_positive, seed_entropy
-from scorevi.base.evaluate import BadScores, Evaluator
-from scorevi.base.labels import theta_labels
 from scorevi.base.progress import sampling_bar
-from scorevi.base.status import FitError, FitWarning, Status, warn_each_time
+from scorevi.base.status import FitError, warn_each_time
 from scorevi.engine.checkpoint import open_checkpoint
-from scorevi.families import Approximation, Gaussian
-from scorevi.fit import fit as run_fit
-from scorevi.results.examining import course_of
+from scorevi.making import Making
 from scorevi.results.fit import Fit
 from scorevi.results.sample import Sample
 from scorevi.results.target_of import target_of
 from scorevi.sampling.asked import CHAINS, Asked
-from scorevi.sampling.drawing import METHODS, Drawing, Method
-from scorevi.sampling.keeping import Keeper, Kept
-from scorevi.targets import Target, as_target
+from scorevi.sampling.drawing import METHODS, Method
+from scorevi.sampling.keeping import Keeper
+from scorevi.targets import as_target
 from scorevi.targets.isolated import Isolation, evaluating
-from scorevi.trust.examination import Course, Examination
-from scorevi.trust.fresh_draws import DRAWS
 
 MOST = 200_000
 """Gradients, where no limit is given."""
-_MOST_OF_FIT = 10_000
 _DRAWS_PER_EFFECTIVE = 1.25
 """Fewer draws than that can hardly be worth what was asked for."""
 
@@ -137,7 +127,7 @@ def sample(
         evaluating(target, *isolation) as evaluated,
         sampling_bar(most, progress) as show,
     ):
-        making = _Making(evaluated, asked, method, most, began, seconds, keeper, show)
+        making = Making(evaluated, asked, method, most, began, seconds, keeper, show)
         result = making.run(fit, family, resume)
     # Not their workers, which are gone.
     result.target, result.isolation = target, isolation
@@ -161,129 +151,3 @@ def _asked(draws: int, ess: float, seed: Seed, chains: int) -> Asked:
         seed_entropy(seed),
         as_count("chains", chains, least=CHAINS),
     )
-
-
-class _Making:
-    """One sample in the making: a fit, and the draws by it."""
-
-    def __init__(
-        self,
-        target: Target,
-        asked: Asked,
-        method: Method | None,
-        most: int,
-        began: float,
-        seconds: float | None,
-        keeper: Keeper | None,
-        show: Callable[[str, int, float], None],
-    ) -> None:
-        self.target, self.asked, self.method = target, asked, method
-        self.keeper, self.show = keeper, show
-        self.most, self.began = most, began
-        self.deadline = None if seconds is None else began + seconds
-        self.seconds_before = 0.0
-        self.gradients = {"fit": 0, "looking": 0, "weights": 0}
-        """Of fits, and of what was looked at by one that was replaced."""
-        self.free = 0
-        """Gradients of a fit that was handed over."""
-        self.notes: tuple[str, ...] = ()
-
-    def run(self, fit: Fit | None, family: str, resume: bool) -> Sample:
-        """Fit, look, and draw."""
-        kept = None
-        self.free = 0 if fit is None else fit.num_gradients
-        if self.keeper is not None:
-            kept = self.keeper.bind(self.target, self.asked.seed, self.method)
-        if kept is not None:
-            self.gradients, self.seconds_before, self.notes = kept[2:]
-            drawing = self.drawing(kept.q, None)
-            drawing.state = kept.state
-            return self.finished(drawing, None, drawing.steps())
-        fit = fit or self.fit(family, resume)
-        drawing, steps = self.begun(fit)
-        if next(steps, "") and drawing.found and isinstance(fit.q, Gaussian):
-            # Modes beside a Gaussian: neither weights nor chains get there, a mixture may.
-            self.notes += (f"{drawing.found[0].text}: a mixture was fitted",)
-            self.gradients["looking"] += drawing.state.looked
-            self.gradients["weights"] += drawing.state.weighed
-            fit = self.fit("mixture", False)
-            drawing, steps = self.begun(fit)
-        return self.finished(drawing, fit, steps)
-
-    def begun(self, fit: Fit) -> tuple[Drawing, Iterator[str]]:
-        """Return draws by a fit, and their steps; none of a fit that failed or was interrupted."""
-        self.gradients["fit"] += fit.num_gradients
-        drawing = self.drawing(fit.q, fit)
-        if fit.status.ok and fit.num_updates and fit.status != "interrupted":
-            return drawing, drawing.steps()
-        drawing.status = fit.status
-        return drawing, iter(())
-
-    def fit(self, family: str, resume: bool) -> Fit:
-        """Make a fit within what is left; what is to be said of it the verdict will say."""
-        keeper = None if self.gradients["fit"] else self.keeper
-        left = self.most - sum(self.gradients.values()) + self.free
-        seconds = None if self.deadline is None else self.deadline - time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FitWarning)
-            return run_fit(
-                self.target,
-                family=family,
-                max_gradients=max(1, min(left, _MOST_OF_FIT)),
-                max_seconds=None if seconds is None else max(seconds, 1e-3),
-                seed=self.asked.seed,
-                progress=False,
-                checkpoint=None if keeper is None else keeper.of_fit,
-                resume=resume and keeper is not None,
-            )
-
-    def drawing(self, q: Approximation, fit: Fit | None) -> Drawing:
-        """Return draws by q that have not begun."""
-        left = self.most - sum(self.gradients.values()) + self.free
-        evaluator = Evaluator(self.target, max(left, 0), self.deadline)
-        if fit is None:
-            course = Course(Status("converged", "it was"), 1, 0, BadScores(), math.nan)
-        else:
-            course = course_of(fit)
-        labels = theta_labels(self.target)
-        exam = Examination(q, course, labels, evaluator, DRAWS, self.asked.seed)
-        return Drawing(exam, self.asked, self.method)
-
-    def finished(self, drawing: Drawing, fit: Fit | None, steps: Iterator[str]) -> Sample:
-        """Go on to the end, and return what there is."""
-        for phase in steps:
-            self.keep(drawing)
-            self.show(phase, sum(self.gradients.values()) + drawing.state.spent, drawing.least)
-        self.keep(drawing, now=True)
-        drawn = drawing.drawn()
-        gradients = Counter(self.gradients)
-        gradients.update(drawn.gradients)
-        return Sample(
-            theta=drawn.theta,
-            method=drawn.method,
-            stats=drawn.stats,
-            ess=drawn.ess,
-            rhat=drawn.r_hat,
-            khat=drawn.khat,
-            gradients=dict(gradients),
-            status=drawn.status,
-            q=drawing.exam.q,
-            asked=self.asked.ess,
-            seed=self.asked.seed,
-            seconds=self.seconds_before + time.perf_counter() - self.began,
-            parameters=self.target.parameters,
-            against_weights=drawn.against_weights,
-            found=drawn.reasons,
-            q_is_right=drawn.q_is_right,
-            bad_scores=drawn.bad_scores,
-            notes=self.notes,
-            fit=fit,
-        )
-
-    def keep(self, drawing: Drawing, *, now: bool = False) -> None:
-        """Write the checkpoint, where there is one and something to keep."""
-        if self.keeper is None or drawing.state.look is None:
-            return
-        seconds = self.seconds_before + time.perf_counter() - self.began
-        kept = Kept(drawing.exam.q, drawing.state, self.gradients, seconds, self.notes)
-        self.keeper.keep(kept, now=now)

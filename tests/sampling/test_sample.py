@@ -15,6 +15,7 @@ from scorevi import Gaussian, Mixture
 from scorevi.base.status import FitError, FitWarning
 from scorevi.sampling.asked import Asked
 from scorevi.sampling.keeping import Keeper
+from scorevi.sampling.looking import look
 from scorevi.sampling.rounds import Limits, advance, begin
 from scorevi.targets import as_target
 from scorevi.targets.isolated import evaluating
@@ -289,3 +290,27 @@ def test_more_chains_and_a_seed():
     assert one.theta.shape[0] == 6
     np.testing.assert_array_equal(one.theta, other.theta)
     assert not np.array_equal(one.theta, third.theta)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_second_mixture_is_tried_before_chains_are(times, monkeypatch):
+    calls, looks = [0], [0]
+    q = Mixture([0.5, 0.5], [Gaussian.from_moments([m, 0.0], np.eye(2)) for m in (-2.0, 2.0)])
+
+    def score(theta):
+        calls[0] += len(theta)
+        return q.score(theta)
+
+    def look_with_doubt(exam):
+        looks[0] += 1
+        found = look(exam)
+        return found._replace(against_weights="made up") if looks[0] <= times else found
+
+    monkeypatch.setattr("scorevi.sampling.drawing.look", look_with_doubt)
+    target = scorevi.from_function(score, 2, q.log_density, batched=True)
+    sample = scorevi.sample(target, 400, ess=100, family="mixture", seed=3)
+    assert looks[0] == 2
+    assert sample.method == ("importance" if times == 1 else "nuts")
+    assert any("made up: a fit with seed 4" in note for note in sample.notes) == (times == 1)
+    assert sample.num_gradients == calls[0]
+    assert sample.check() == "pass", sample.check().explain()

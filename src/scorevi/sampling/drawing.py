@@ -101,6 +101,11 @@ class Drawing:
         return () if self.state.look is None else self.state.look.reasons
 
     @property
+    def is_by_chains(self) -> bool:
+        """Whether it is by NUTS, though nobody asked for that."""
+        return self.method is None and self.state.look is not None and not self.state.weighing
+
+    @property
     def _left(self) -> int:
         most = self.exam.evaluator.max_gradients
         assert most is not None
@@ -140,6 +145,10 @@ class Drawing:
         while self.state.weighing:
             pool, chosen = self._pool, self._weighed()
             more = importance.more_needed(pool, chosen, self.asked)
+            if not more:
+                cause = f"every parameter has an effective sample of {chosen.ess.min():.0f} or more"
+                self.status = Status("converged", cause)
+                return
             worth_it = importance.is_worth_it(len(pool.theta) + more, self.asked)
             if self.method is None and not worth_it:
                 why = "the importance weights leave too few of the draws"
@@ -147,10 +156,6 @@ class Drawing:
                     why = f"k-hat of the weights, for one of the parameters, is {chosen.khat:.2f}"
                 self._turn_to_nuts(why)
                 break
-            if not more:
-                cause = f"every parameter has an effective sample of {chosen.ess.min():.0f} or more"
-                self.status = Status("converged", cause)
-                return
             before = evaluator.spent
             pool = pool.with_own(q, more, self.exam.seed, evaluator)
             assert self.state.look is not None

@@ -36,6 +36,8 @@ class Gathering:
         self._changed = threading.Condition()
         self._points: dict[int, Array] = {}
         self._answers: dict[int, Evaluation] = {}
+        self.interrupted = threading.Event()
+        """Set where an evaluation was interrupted, so that its answers are none."""
         self.retried = 0
         """Points of batches that raised, and were evaluated again one by one."""
 
@@ -75,6 +77,9 @@ class Gathering:
                 answer = self._one_by_one(points)
             else:
                 answer = Evaluation(*unknown, {0: failure(error)})
+        except BaseException:
+            self.interrupted.set()
+            raise
         finally:  # nobody is left waiting
             self._hand_out(chains, answer)
         return True

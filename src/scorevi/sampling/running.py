@@ -90,6 +90,8 @@ class Chain:
             try:
                 white = self._white
                 pair = self.evaluator.point(white.mean + white.factor @ z)
+                if self.gathering is not None and self.gathering.interrupted.is_set():
+                    raise Interrupted
                 if pair is not None:
                     return pair.log_density, white.factor.T @ pair.score + _NO_ZERO
             except (Exhausted, Interrupted, TooManyBadScores):
