@@ -20,11 +20,13 @@ from numpy.typing import ArrayLike
 
 from scorevi.base.arrays import AnyArray, Array, Seed, as_count, as_rng
 from scorevi.families.base import Points
-from scorevi.families.gaussian import Gaussian
+from scorevi.families.gaussian import HALF_LOG_2PI, Gaussian
 
 _ENTROPY_DRAWS = 4000
 _BISECTIONS = 60
 _ROUNDING = 1e-13
+_FEW = 4
+"""Dimensions in which all components are looked at together."""
 _NO_SHARE = 1e-14
 """A share of the density at a point that does not change its score."""
 
@@ -186,8 +188,21 @@ class Mixture:
 
     def log_parts(self, theta: ArrayLike) -> Array:
         """Return log(w_k q_k) of each component at a point, (K,), or at each row, (n, K)."""
-        parts = [part.log_density(theta) for part in self.components]
-        return np.asarray(np.stack(parts, axis=-1) + self.log_weights)
+        if self.dim > _FEW:
+            parts = [part.log_density(theta) for part in self.components]
+            return np.asarray(np.stack(parts, axis=-1) + self.log_weights)
+        means, inverses, offsets = self._together
+        away = np.asarray(theta)[..., None, :] - means
+        white = np.einsum("kab,...kb->...ka", inverses, away)
+        return np.asarray(offsets - 0.5 * np.vecdot(white, white))
+
+    @cached_property
+    def _together(self) -> tuple[Array, Array, Array]:
+        """Means, inverse factors and log(w_k q_k) at the means, of few dimensions all at once."""
+        means = np.array([part.mean for part in self.components])
+        inverses = np.linalg.inv(np.array([part.factor for part in self.components]))
+        log_dets = np.array([part.log_det for part in self.components])
+        return means, inverses, self.log_weights - log_dets - self.dim * HALF_LOG_2PI
 
     def score(self, theta: ArrayLike) -> Array:
         """Return the gradient of the log density at a point (D,) or at each row of (n, D)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scorevi.engine.run import Run
+from scorevi.families import Nested
 from scorevi.results.fit import Fit
 from scorevi.results.parts import Trace
 
@@ -17,7 +18,7 @@ def of_run(run: Run) -> tuple[Fit, str]:
     gradients, *others = (column[:length] for column in run.records)
     target = run.evaluator.target
     fit = Fit(
-        q=run.q,  # type: ignore[arg-type]
+        q=run.q.precise() if isinstance(run.q, Nested) else run.q,  # type: ignore[arg-type]
         status=run.status,
         quality=quality,
         trace=Trace(np.array(gradients, dtype=np.int64), *map(np.array, others)),

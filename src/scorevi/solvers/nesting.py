@@ -21,6 +21,7 @@ import numpy as np
 from scorevi.base.arrays import Array
 from scorevi.base.threads import one_thread
 from scorevi.families import Mixture, Nested, is_sound
+from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch
 from scorevi.solvers.overall import importance, mixture_of, wider
 from scorevi.solvers.replay import ReplayState
@@ -35,8 +36,9 @@ _TEMPERED = 0.25
 _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
-_OFTEN = 1.4
-"""By how much the memory grows until terms are chosen anew."""
+_OFTEN, _SEARCHED = 1.5, 1.5
+"""By how much the memory grows until terms are chosen anew; and draws, over the pairs before them,
+up to which further scales are looked for."""
 _MEMORY = 4096
 _ROUGHLY = 128
 """Points by which moments are taken on the way."""
@@ -79,6 +81,8 @@ class NestingState(NamedTuple):
     """By how many nats that is too little, as their scores say."""
     stages: tuple[Mixture, ...]
     """What their t were drawn from."""
+    mixed: Array
+    """The density of t at all pairs, summed over all draws of all stages: its logarithm."""
     counts: Array
     looked: int
     """Pairs when terms were last chosen."""
@@ -116,6 +120,7 @@ def _begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingS
         log_given=np.empty(0),
         more=np.empty(0),
         stages=(),
+        mixed=np.full(len(z), -np.inf),
         counts=np.empty(0),
         looked=len(z),
         settled=np.concatenate([[0.0], over.mean, over.sd]),
@@ -146,11 +151,13 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     z, h = state.z @ q.turn, state.h @ q.turn
     scales, others, scores = z[:, :number], z[:, number:], h[:, number:]
     drawn = int(state.counts.sum())
+    mixed = _mixed(state, scales, len(theta))
+    before = len(z) - min(drawn, len(z))
     # As if t were drawn from q: what lies far outside would decide over all else.
-    drawn_from = [*zip(state.stages, state.counts, strict=True)]
-    drawn_from.append((Mixture.standard(number), len(z) - min(drawn, len(z))))
-    each = [math.log(max(count, 1e-3)) + stage.log_density(scales) for stage, count in drawn_from]
-    log_then = np.logaddexp.reduce(np.array(each), axis=0) - math.log(len(z))
+    log_then = np.logaddexp(
+        mixed, _log(before) - 0.5 * np.vecdot(scales, scales) - number * HALF_LOG_2PI
+    )
+    log_then -= math.log(len(z))
     weight = evened(q.given, scales)
     weight *= np.exp(_TEMPERED * np.minimum(0.0, q.over.log_density(scales) - log_then))
     sane = believed(q.given, scales, others, scores)
@@ -159,18 +166,15 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     rates, looked = q.given.rates, state.looked
     own = parameters(base, q.turn, q.scales)
     if len(z) >= _OFTEN * looked and not is_exact(rates, *pairs):
+        if drawn <= _SEARCHED * len(state.replay.z):
+            found = structure(base, state.z[sane], state.h[sane], weight)
+            if found is not None and set(found.scales) > set(q.scales):
+                begun = _begun(state.replay, found, state.z, state.h)
+                return begun, _info(q, batch, 0.0)
         units = base.factor[list(q.scales)] @ q.turn[:, :number]
-        found = structure(base, state.z[sane], state.h[sane], weight)
-        if found is not None and set(found.scales) > set(q.scales):
-            begun = _begun(state.replay, found, state.z, state.h)
-            return begun, _info(q, batch, 0.0)
         rates, looked = terms(*pairs, units)[0], len(z)
     given = regressed(rates, *pairs, own)
     recent = scales[-drawn:]
-    each = [
-        math.log(count) + stage.log_density(recent)
-        for stage, count in zip(state.stages, state.counts, strict=True)
-    ]
     last = slice(-len(recent), None)
     # Where the mean is far off, what draws say of a scale is too little, as a rule.
     new = slice(-len(theta), None)
@@ -179,7 +183,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     log_t = state.log_p[last] - state.log_given[last] + more[last]
     away = np.asarray(q.over.coordinates.distance(recent))
     log_t[~sane[last] | (away > _FARTHEST * math.sqrt(number))] = -np.inf
-    log_ratio = log_t - np.logaddexp.reduce(np.array(each), axis=0)
+    log_ratio = log_t - mixed[last]
     counted = importance(log_ratio)
     effective = 1.0 / float(counted @ counted)
     now = dataclasses.replace(q, over=mixture_of(recent, counted), given=given)
@@ -189,6 +193,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     following = state._replace(
         q=now,
         more=more,
+        mixed=mixed,
         proposal=dataclasses.replace(now, over=wider(now.over, recent, counted)),
         looked=looked,
     )
@@ -202,11 +207,25 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     is_long = drawn >= _LONGEST + _LONGEST_PER_DIMENSION * dim
     if is_long or (is_settled and effective >= _EFFECTIVE):
         following = following._replace(
-            q=dataclasses.replace(now, even=Nested.even),
             ending=f"Gaussian given {number} scales, with {effective:.0f} effective draws of them",
             cut=effective < _EFFECTIVE,
         )
     return following, info
+
+
+def _mixed(state: NestingState, t: Array, new: int) -> Array:
+    """Add the last stage at all pairs, and all stages at the new ones."""
+    old = state.mixed[-(len(t) - new) :] if len(t) > new else np.empty(0)
+    logs = [math.log(count) for count in state.counts]
+    at_old = logs[-1] + state.stages[-1].log_density(t[:-new])
+    at_new = [
+        log + stage.log_density(t[-new:]) for log, stage in zip(logs, state.stages, strict=True)
+    ]
+    return np.append(np.logaddexp(old, at_old), np.logaddexp.reduce(np.array(at_new), axis=0))
+
+
+def _log(count: int) -> float:
+    return math.log(count) if count else -math.inf
 
 
 def _info(q: Nested, batch: Batch, effective: float) -> NestingInfo:
