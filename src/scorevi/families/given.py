@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -56,19 +56,28 @@ class Given:
     """B, symmetric, (J, m, m)."""
     linear: Array
     """a, (J, 1 + d, m)."""
+    ends: Array | None = None
+    """The least and the largest t that were seen, (2, d): beyond, nothing changes any more.
+
+    None where the terms are known exactly, and may be followed as far as one likes.
+    """
 
     @property
     def width(self) -> int:
         """The number of its dimensions, m."""
         return int(self.precisions.shape[1])
 
+    def within(self, t: Array) -> Array:
+        """Return the nearest t that were seen, at rows of t."""
+        return t if self.ends is None else np.clip(t, *self.ends)
+
     def terms(self, t: Array) -> Array:
         """Return exp(ρ·t) of each term at rows of t, (n, J)."""
-        return np.asarray(np.exp(np.clip(t @ self.rates.T, -_LONGEST, _LONGEST)))
+        return np.asarray(np.exp(np.clip(self.within(t) @ self.rates.T, -_LONGEST, _LONGEST)))
 
     def scaled(self, scale: float) -> Given:
         """Return a Gaussian with the same means whose standard deviations are ``scale`` times."""
-        return Given(self.rates, self.precisions / scale**2, self.linear / scale**2)
+        return replace(self, precisions=self.precisions / scale**2, linear=self.linear / scale**2)
 
     def draw(self, t: Array, noise: Array) -> tuple[Array, Array]:
         """Turn noise (n, m) into y at rows of t; returns log q(y | t) as well."""
@@ -89,7 +98,8 @@ class Given:
     def look(self, t: Array, y: Array) -> Look:
         """Return log q(y | t) at rows, and its derivatives."""
         terms, width = self.terms(t), self.width
-        ones = np.concatenate([np.ones((len(t), 1)), t], axis=1)
+        seen = self.within(t)
+        ones = np.concatenate([np.ones((len(t), 1)), seen], axis=1)
         # Of a symmetric matrix LAPACK returns one half.
         halves = 2.0 * np.tril(self.precisions)
         halves[:, np.arange(width), np.arange(width)] *= 0.5
@@ -108,7 +118,7 @@ class Given:
         each = 0.5 * traces - np.einsum("na,nja->nj", off, images)
         each += np.einsum("njd,nd->nj", inner, ones)
         along = (terms * each) @ self.rates + np.einsum("nj,njd->nd", terms, inner[:, :, 1:])
-        return Look(log_q - width * HALF_LOG_2PI, score, along)
+        return Look(log_q - width * HALF_LOG_2PI, score, np.where(seen == t, along, 0.0))
 
     def misplaced(self, t: Array, y: Array, h: Array) -> Array:
         """Return by how many nats its mean is off at rows of t, if h are the scores of p by y.
@@ -134,7 +144,7 @@ class Given:
 
     def _rows(self, t: Array) -> Iterator[_Row]:
         terms, width = self.terms(t), self.width
-        ones = np.concatenate([np.ones((len(t), 1)), t], axis=1)
+        ones = np.concatenate([np.ones((len(t), 1)), self.within(t)], axis=1)
         linear = np.einsum("nj,nd,jdm->nm", terms, ones, self.linear)
         flat = self.precisions.reshape(len(self.precisions), -1)
         for i, row in enumerate(terms):

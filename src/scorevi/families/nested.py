@@ -219,13 +219,15 @@ class Nested:
         """Return whether its arrays fit together and are finite."""
         dim, number = self.dim, self.over.dim
         count, width = len(self.given.rates), dim - number
-        shapes = (
+        shapes: list[tuple[Array, tuple[int, ...]]] = [
             (self.base.factor, (dim, dim)),
             (self.turn, (dim, dim)),
             (self.given.rates, (count, number)),
             (self.given.precisions, (count, width, width)),
             (self.given.linear, (count, 1 + number, width)),
-        )
+        ]
+        if self.given.ends is not None:
+            shapes.append((self.given.ends, (2, number)))
         return all(a.shape == shape and np.isfinite(a).all() for a, shape in shapes)
 
     def is_full_rank(self) -> bool:

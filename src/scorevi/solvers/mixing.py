@@ -166,11 +166,17 @@ class Mixing:
         if found is not None or (early and dim >= _MANY):
             # Scales are found the better the nearer q is; what has none can wait as long.
             return found
+        return self._begun(state, modes, float(np.median(ratio)))
+
+    def _begun(
+        self, state: ReplayState, modes: Sequence[Elsewhere] = (), level: float = 0.0
+    ) -> MixingState:
+        """Begin a mixture with one Gaussian, and one for each other mode."""
+        base, dim = state.q, state.q.dim
         modes = sorted(modes, key=lambda mode: -mode.elbo)[: self.most(dim) - 1]
         pairs = [pair for mode in modes for pair in mode.pairs]
         theta = np.array([pair.theta for pair in pairs]).reshape(-1, dim)
         score = np.array([pair.score for pair in pairs]).reshape(-1, dim)
-        level = float(np.median(ratio))
         one = Mixture(
             log_weights=np.array([0.0, *(mode.elbo - level for mode in modes)]),
             components=[Gaussian.standard(dim), *(seen_from(base, mode.q) for mode in modes)],
@@ -216,7 +222,8 @@ class Mixing:
         if isinstance(state, ReplayState):
             return self._replay.step(state, batch)
         if isinstance(state, NestingState):
-            return step(state, batch)
+            following, info = step(state, batch)
+            return (self._begun(state.replay) if following.is_poor else following), info
         with one_thread(state.q.dim):
             return self._step(state, batch)
 

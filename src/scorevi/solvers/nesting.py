@@ -26,13 +26,16 @@ from scorevi.solvers.base import Batch
 from scorevi.solvers.overall import importance, mixture_of, wider
 from scorevi.solvers.replay import ReplayState
 from scorevi.solvers.scales import Structure, structure, terms
-from scorevi.solvers.terms import believed, evened, is_exact, parameters, regressed
+from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed, unexplained
 from scorevi.solvers.weights import weights
 
-_EXPLAINED = 0.5
+_EXPLAINED = 0.6
 """The part of what is not Gaussian that must be explained."""
 _TEMPERED = 0.25
 """The power of weights of pairs in regressions: those at the ends count too."""
+_FOLLOWED, _POOR = 0.03, 0.3
+"""What terms may leave, over what a line leaves, to be followed beyond what was seen; and from which
+on a mixture does better."""
 _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
@@ -84,6 +87,8 @@ class NestingState(NamedTuple):
     mixed: Array
     """The density of t at all pairs, summed over all draws of all stages: its logarithm."""
     counts: Array
+    left: float
+    """What the terms leave of the scores, over what a line leaves, of pairs held out."""
     looked: int
     """Pairs when terms were last chosen."""
     settled: Array
@@ -92,6 +97,11 @@ class NestingState(NamedTuple):
     ending: str = ""
     cut: bool = False
     is_enough: bool = True
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether it has ended, and is not what it should be."""
+        return bool(self.ending) and (self.cut or self.left > _POOR)
 
 
 def nested(state: ReplayState) -> NestingState | None:
@@ -122,6 +132,7 @@ def _begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingS
         stages=(),
         mixed=np.full(len(z), -np.inf),
         counts=np.empty(0),
+        left=found.left / found.before,
         looked=len(z),
         settled=np.concatenate([[0.0], over.mean, over.sd]),
         batch_size=max(48, base.dim // 2),
@@ -165,7 +176,8 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     pairs = scales[sane], others[sane], scores[sane], weight
     rates, looked = q.given.rates, state.looked
     own = parameters(base, q.turn, q.scales)
-    if len(z) >= _OFTEN * looked and not is_exact(rates, *pairs):
+    left = state.left
+    if len(z) >= _OFTEN * looked and left > EXACT:
         if drawn <= _SEARCHED * len(state.replay.z):
             found = structure(base, state.z[sane], state.h[sane], weight)
             if found is not None and set(found.scales) > set(q.scales):
@@ -173,7 +185,11 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
                 return begun, _info(q, batch, 0.0)
         units = base.factor[list(q.scales)] @ q.turn[:, :number]
         rates, looked = terms(*pairs, units)[0], len(z)
+        left = unexplained(rates, *pairs)
     given = regressed(rates, *pairs, own)
+    if left > _FOLLOWED:
+        seen = pairs[0]
+        given = dataclasses.replace(given, ends=np.array([seen.min(axis=0), seen.max(axis=0)]))
     recent = scales[-drawn:]
     last = slice(-len(recent), None)
     # Where the mean is far off, what draws say of a scale is too little, as a rule.
@@ -194,6 +210,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         q=now,
         more=more,
         mixed=mixed,
+        left=left,
         proposal=dataclasses.replace(now, over=wider(now.over, recent, counted)),
         looked=looked,
     )

@@ -85,10 +85,10 @@ def cross_validated(rates: Array, t: Array, y: Array, h: Array, weight: Array) -
     return float(weight[held] @ square / weight[held].sum())
 
 
-def is_exact(rates: Array, t: Array, y: Array, h: Array, weight: Array) -> bool:
-    """Return whether terms leave nothing but rounding of what a line leaves."""
+def unexplained(rates: Array, t: Array, y: Array, h: Array, weight: Array) -> float:
+    """Return what terms leave of the scores, over what a line leaves."""
     before = cross_validated(np.zeros((1, t.shape[1])), t, y, h, weight)
-    return cross_validated(rates, t, y, h, weight) <= EXACT * before
+    return cross_validated(rates, t, y, h, weight) / max(before, 1e-300)
 
 
 def parameters(base: Gaussian, turn: Array, scales: tuple[int, ...]) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.newton import steps
-from scorevi.families import Approximation
+from scorevi.families import Approximation, Nested
 from scorevi.trust.examination import MEAN_WARN, SD_WARN, Examination
 from scorevi.trust.fresh_draws import Fresh
 from scorevi.trust.verdict import Reason
@@ -64,6 +64,8 @@ def error_bars(q: Approximation, fresh: Fresh) -> ErrorBars:
 
 def unsettled(exam: Examination) -> Iterator[Reason]:
     """Ask the scores how far the best Gaussian is, by a Newton step and its standard error."""
+    if isinstance(exam.q, Nested):
+        return  # made of importance weights, not by steps of scores, which a neck makes too noisy
     bars = error_bars(exam.q, exam.fresh)
     sd = exam.q.sd
     for what, off, error, limit in (

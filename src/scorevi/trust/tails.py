@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.families import Gaussian, LowRank
+from scorevi.families import Gaussian, LowRank, Nested
 from scorevi.trust.examination import (
     MEAN_FAIL,
     MEAN_WARN,
@@ -124,7 +124,9 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
     weights = smooth(log_ratio)
     t, mean = _weighted(exam, theta, weights.weights)
     variance = weights.weights @ (t - mean) ** 2
-    if not np.abs(0.5 * np.log(variance)).max() < _AGREES:
+    agrees = np.abs(0.5 * np.log(variance)).max() < _AGREES
+    # A Gaussian with other moments sees little of what is one only given its scales.
+    if not agrees and not isinstance(exam.q, Nested):
         sd = exam.q.sd
         spread = variance * sd**2
         if not isinstance(exam.q, LowRank):
