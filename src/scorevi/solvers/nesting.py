@@ -34,8 +34,8 @@ _EXPLAINED = 0.6
 _TEMPERED = 0.25
 """The power of weights of pairs in regressions: those at the ends count too."""
 _FOLLOWED, _POOR = 0.03, 0.3
-"""What terms may leave, over what a line leaves, to be followed beyond what was seen; and from where
-on a mixture does better."""
+"""What terms may leave, over what a line leaves, to be followed beyond what was seen; and where
+a mixture does better."""
 _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
