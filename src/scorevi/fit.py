@@ -111,10 +111,11 @@ def fit(
         (:mod:`scorevi.solvers.nesting`), else as many Gaussians as they ask for
         (:mod:`scorevi.solvers.mixing`), up to 256 dimensions; ``"gaussian"``, one Gaussian;
         ``"mixture"``, a mixture, and other modes are looked for in any case. More than one takes
-        the solvers ``"auto"`` or ``"replay"``, and a target with a log density; the solvers of the
-        paper fit one Gaussian. For dimensions in which no matrix fits: ``"low-rank"``, a diagonal
-        and ``rank`` directions, and ``"diagonal"`` (mean field), in memory O(D·rank). ``"auto"``
-        takes the first where one Gaussian would not fit into memory; the others then refuse.
+        the solver ``"auto"``, or ``"replay"`` and ``"mixture"``, and a target with a log density;
+        the solvers of the paper fit one Gaussian. For dimensions in which no matrix fits:
+        ``"low-rank"``, a diagonal and ``rank`` directions, and ``"diagonal"`` (mean field), in
+        memory O(D·rank). ``"auto"`` takes the first where one Gaussian would not fit into memory;
+        the others then refuse.
     components
         The most components of a mixture; as many as the dimension allows if left out.
     rank
@@ -288,7 +289,10 @@ def resolve(
     rank: int | None = None,
 ) -> tuple[Solver, Initial]:
     """Return the solver, and what the start means with it."""
-    if isinstance(solver, str) and solver == "auto":
+    is_auto = isinstance(solver, str) and solver == "auto"
+    if family == "auto" and not is_auto and components is None:
+        family = "gaussian"  # who names a solver has what that one fits
+    if is_auto:
         if initial is None:
             initial = "auto"
         elif not isinstance(initial, (str, Gaussian, LowRank, Near)):

@@ -33,7 +33,7 @@ _EXPLAINED = 0.6
 """The part of what is not Gaussian that must be explained."""
 _TEMPERED = 0.25
 """The power of weights of pairs in regressions: those at the ends count too."""
-_FOLLOWED, _POOR = 0.03, 0.3
+_FOLLOWED, _POOR = 0.005, 0.3
 """What terms may leave, over what a line leaves, to be followed beyond what was seen; and where
 a mixture does better."""
 _EFFECTIVE = 600.0

@@ -199,7 +199,7 @@ def _next(
     third = third_derivatives(z, residual, weight)
     ways = directions - axes @ (axes.T @ directions)
     lengths = np.sqrt(np.vecdot(ways.T, ways.T))
-    strength = np.vecdot(ways.T, (third @ ways).T) / np.maximum(lengths, 1e-300) ** 2
+    strength = np.vecdot(ways.T, (third @ ways).T) / np.maximum(lengths, 1e-100) ** 2
     strength[lengths < _OTHERWISE] = -math.inf
     likely = [
         int(j) for j in np.argsort(-strength)[:_SHORT_LIST] if strength[j] > _BENT[bool(axes.size)]
