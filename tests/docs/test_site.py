@@ -1,0 +1,80 @@
+"""The site builds strictly, names all that is public, and asks nothing of any network."""
+
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import scorevi
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference.md"
+LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
+SAID_ONLY = {"canonical", "prev", "next"}
+
+
+def test_the_reference_has_every_public_name_once():
+    listed = re.findall(r"^::: scorevi\.(\w+)$", REFERENCE.read_text(), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(scorevi.__all__)
+
+
+def test_every_public_name_says_what_it_is():
+    for name in scorevi.__all__:
+        assert name == "__version__" or (getattr(scorevi, name).__doc__ or "").strip(), name
+
+
+class Loads(HTMLParser):
+    """What a page loads when it is opened, not what it links to."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag in LOADED and given.get("rel") not in SAID_ONLY:
+            self.found.append(given.get(LOADED[tag]) or "")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings")
+    folder = tmp_path_factory.mktemp("site")
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly(site):
+    for name in scorevi.__all__:
+        assert f'id="scorevi.{name}"' in (site / "reference.html").read_text(), name
+
+
+@pytest.mark.slow
+def test_the_pages_load_nothing_from_elsewhere(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    for page in pages:
+        for address in Loads(page.read_text()).found:
+            assert not re.match(r"(\w+:)?//", address), f"{page.name} loads {address}"
+    for sheet in site.rglob("*.css"):
+        assert "url(http" not in sheet.read_text(), sheet.name
+
+
+@pytest.mark.slow
+def test_no_role_of_another_markup_is_left(site):
+    assert not re.findall(r":\w+:<code>", (site / "reference.html").read_text())
