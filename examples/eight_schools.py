@@ -2,10 +2,10 @@
 
     python examples/eight_schools.py --picture eight-schools.png
 
-The effects of eight schools are normal around a common mean, with a scale tau that may be near zero.
-Where it is, all of them are close together: the posterior has a funnel, which no Gaussian has. The
-default fit finds by itself that the posterior is Gaussian given log tau. Beside it NUTS, by nutpie,
-on the non-centered form, which has no funnel.
+The effects of eight schools are normal around a common mean, with a scale tau that may be near
+zero. Where it is, all of them are close together: the posterior has a funnel, which no Gaussian
+has. The default fit finds by itself that the posterior is Gaussian given log tau. Beside it NUTS,
+by nutpie, on the non-centered form, which has no funnel.
 """
 
 from __future__ import annotations

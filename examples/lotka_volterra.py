@@ -49,7 +49,8 @@ def picture(fit: scorevi.Fit, seen: dict[str, Any], path: Path) -> None:
     left.set(xlabel="year", ylabel="thousands", ylim=(0, None))
     left.set_title(f"{fit.num_gradients} gradients, verdict: {fit.verdict}", size=11)
     left.legend(frameon=False, ncols=2)
-    for axes, number, name in zip(right, (0, 2), ("growth of prey", "death of predators")):
+    rates = ((0, "growth of prey"), (2, "death of predators"))
+    for axes, (number, name) in zip(right, rates, strict=True):
         axes.hist(draws["theta"][:, number], 30, color="#8fbfdc")
         axes.axvline(TRUTH[number], color="#222222", linestyle="--", label="truth")
         axes.set(xlabel=name, yticks=[])

@@ -1,21 +1,33 @@
 """What MkDocs cannot say in its configuration."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
 _SHOWN = {"contributing.md": "CONTRIBUTING.md", "changes.md": "CHANGELOG.md"}
-_ROLE = re.compile(r":(?:meth|mod|class|func|data|attr|mod):<code>(?:~|scorevi\.)?([^<]*)</code>")
+_ROLE = re.compile(r":(?:meth|mod|class|func|data|attr):<code>~?(?:scorevi\.)?([^<]*)</code>")
+_MATH = re.compile(r"<p>\.\. math::\s*(.*?)</p>", flags=re.DOTALL)
 
 
 def on_page_markdown(markdown, page, **_):
-    """Show the files that lie at the top of the repository where they belong in the site."""
-    name = _SHOWN.get(page.file.src_uri)
-    if name is None:
-        return markdown
-    return (_ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
+    """Show what lies elsewhere in the repository where it belongs in the site."""
+    name = page.file.src_uri
+    if name == "messages.md":
+        return _messages().page(_ROOT / "src" / "scorevi")
+    if name in _SHOWN:
+        text = (_ROOT / _SHOWN[name]).read_text(encoding="utf-8")
+        return text.replace("](docs/", "](")
+    return markdown
 
 
 def on_page_content(html, **_):
-    """Take the roles out of docstrings, which Markdown does not know."""
-    return _ROLE.sub(r"<code>\1</code>", html)
+    """Take out of docstrings what Markdown does not know: roles, and the sign before formulas."""
+    return _MATH.sub(r"<pre>\1</pre>", _ROLE.sub(r"<code>\1</code>", html))
+
+
+def _messages():
+    spec = importlib.util.spec_from_file_location("messages", Path(__file__).with_name("messages.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
