@@ -29,6 +29,15 @@ def test_every_public_name_says_what_it_is():
         assert name == "__version__" or (getattr(scorevi, name).__doc__ or "").strip(), name
 
 
+def test_the_formulas_point_to_code_that_is_there():
+    text = (ROOT / "docs" / "how-it-works.md").read_text()
+    pointers = re.findall(r"`([\w/]+\.py): (\w+)`", text)
+    assert len(pointers) > 30
+    for path, name in pointers:
+        source = (ROOT / "src" / "scorevi" / path).read_text()
+        assert re.search(rf"^(def|class) {name}\b", source, flags=re.MULTILINE), f"{path}: {name}"
+
+
 class Loads(HTMLParser):
     """What a page loads when it is opened, not what it links to."""
 
