@@ -1,4 +1,4 @@
-# make demo   set up .venv and fit the example
+# make demo   set up .venv, fit the example and draw it
 # make check  set up .venv and run lint, types and the tests that need no compiler: a minute
 # make test   set up .venv and run lint, types and tests
 # make soak   set up .venv and run the tests that take minutes: 10,000 fits, a million steps

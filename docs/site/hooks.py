@@ -27,7 +27,8 @@ def on_page_content(html, **_):
 
 
 def _messages():
-    spec = importlib.util.spec_from_file_location("messages", Path(__file__).with_name("messages.py"))
+    path = Path(__file__).with_name("messages.py")
+    spec = importlib.util.spec_from_file_location("messages", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,4 +1,4 @@
-"""All that the library can say, read from its source: so that no message is missing from the docs."""
+"""All that the library can say, read from its source, so that no message is missing."""
 
 from __future__ import annotations
 
