@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from browser import chromium
 
 import scorevi
 
@@ -104,3 +105,22 @@ def test_all_messages_are_read_from_the_source(site):
         "must return a scalar for one point",
     ):
         assert words in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_site_is_searched_from_disk_without_a_network(site, scheme):
+    with chromium() as browser:
+        page = browser.new_page(color_scheme=scheme)
+        wrong, asked = [], []
+        page.on("console", lambda said: wrong.append(said.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / "index.html").as_uri())
+        page.locator("input.md-search__input").click()
+        page.keyboard.type("k-hat is above")
+        page.wait_for_selector(".md-search-result__item")
+        titles = page.locator(".md-search-result__item h1").all_inner_texts()
+        assert "Troubleshooting" in titles or "All messages" in titles
+        assert wrong == []
+        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
