@@ -39,6 +39,7 @@ bench: $(VENV)/.installed-bench
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/docs
+	@echo build/docs/index.html
 
 # One stamp per set of extras, made anew when the requirements change.
 $(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python
