@@ -1,8 +1,9 @@
-# make demo   set up .venv and fit the example
+# make demo   set up .venv, fit the example and draw it
 # make check  set up .venv and run lint, types and the tests that need no compiler: a minute
 # make test   set up .venv and run lint, types and tests
 # make soak   set up .venv and run the tests that take minutes: 10,000 fits, a million steps
 # make bench  set up .venv and run the benchmarks
+# make docs   set up .venv and build the docs into build/docs; a broken link fails
 # PYTHON=python3.12 chooses the interpreter that .venv is made with.
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo check test soak lint bench clean
+.PHONY: demo check test soak lint bench docs clean
 
 demo: $(VENV)/.installed-plots,arviz
 	$(BIN)/scorevi demo
@@ -35,6 +36,10 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/docs
+	@echo build/docs/index.html
 
 # One stamp per set of extras, made anew when the requirements change.
 $(VENV)/.installed-%: pyproject.toml | $(VENV)/bin/python

@@ -140,6 +140,11 @@ def _row(name: str, target: Target) -> tuple[str, float, float]:
 
 def nutpie_to_effective(target: Target, *, seed: int = 1, **options: Any) -> Sampled:
     """Run nutpie as it does by default."""
+    return run_nutpie(target, seed=seed, **options)[0]
+
+
+def run_nutpie(target: Target, *, seed: int = 1, **options: Any) -> tuple[Sampled, Any]:
+    """Run nutpie as it does by default; the trace comes too."""
     import nutpie
 
     compiling, model = _clocked(lambda: compiled_for_nutpie(target))
@@ -152,7 +157,7 @@ def nutpie_to_effective(target: Target, *, seed: int = 1, **options: Any) -> Sam
         int(group["n_steps"].values.sum())
         for group in (trace.warmup_sample_stats, trace.sample_stats)
     )
-    return _to_effective(trace, seconds, warm_up, drawn, compiling)
+    return _to_effective(trace, seconds, warm_up, drawn, compiling), trace
 
 
 def compiled_for_nutpie(target: Target) -> Any:

@@ -74,6 +74,7 @@ def test_demo_prints_the_parameters_and_saves_a_picture(folder):
     assert result.returncode == 0, result.stderr
     for word in ("parameter", "mean", "sd", "5%", "95%", "mu", "tau", "theta[7]", "status:"):
         assert word in result.stdout
+    assert "verdict:    pass" in result.stdout
     assert (folder / "scorevi-demo.png").read_bytes()[:4] == b"\x89PNG"
     assert "\x1b" not in result.stdout + result.stderr
     assert result.stderr == ""

@@ -13,8 +13,8 @@ from scorevi.cli.options import (
     seed_option,
 )
 from scorevi.cli.output import check_out, exit_as, naming, print_fit
+from scorevi.cli.schools import save_schools
 from scorevi.fit import fit as run_fit
-from scorevi.results.plots import save_picture
 from scorevi.targets import synthetic as examples
 from scorevi.targets.stan.build import compile_stan, copy_library
 
@@ -42,7 +42,7 @@ def demo(picture: Path, seed: int, json_: bool) -> None:
     files = {}
     try:
         with naming("--picture"):
-            save_picture(fit, picture, title="Eight schools (Rubin 1981)")
+            save_schools(fit, picture)
         files["picture"] = picture
     except ImportError as error:
         click.echo(f"scorevi: no picture: {error}", err=True)
