@@ -50,7 +50,7 @@ def test_it_prints_the_table_the_way_and_the_verdict(folder):
     assert result.returncode == 0, result.stderr
     assert "/200000 gradients" in result.stderr
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["parameter", "mean", "sd", "5%", "95%"]
+    assert lines[0].split() == ["parameter", "mean", "error", "sd", "5%", "50%", "95%"]
     assert lines[1].split()[0] == "alpha"
     assert "sample:     400 draws in 4 chains, by importance weights" in result.stdout
     assert "gradients:" in result.stdout

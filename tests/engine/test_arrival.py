@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from conftest import logistic_regression
+from one_gaussian import fit_gaussian
 
 import scorevi
 from scorevi.engine.arrival import Arrival, Distance
@@ -41,7 +42,7 @@ def test_distances_from_a_gaussian_are_those_that_there_are(moved, wider):
 def test_a_bent_score_lengthens_the_way():
     """Along a skewed marginal mean and sd go together, and the mismatch alone says too little."""
     target = sinh_arcsinh(random_gaussian(1, seed=0), 0.8, 1.0)
-    best = scorevi.fit(target, max_gradients=20_000, stop=False).q
+    best = fit_gaussian(target, max_gradients=20_000, stop=False).q
     q = Gaussian(best.mean - 0.4 * best.sd, best.factor * 0.85, best.log_det + math.log(0.85))
     near = arrival(q, target, batches=200)
     assert near.mean > 0.3
@@ -86,17 +87,18 @@ def test_what_is_level_ends_and_is_not_converged_where_it_is_known_to_be_far(nea
 
 
 def test_a_default_fit_says_how_near_it_is():
-    fit = scorevi.fit(logistic_regression(), seed=0)
+    fit = fit_gaussian(logistic_regression(), seed=0)
     assert fit.status == "converged"
     assert fit.status.cause.startswith("means within 0.0")
-    longer = scorevi.fit(logistic_regression(), seed=1, max_gradients=20_000, stop=False)
+    longer = fit_gaussian(logistic_regression(), seed=1, max_gradients=20_000, stop=False)
     assert np.abs((fit.mean - longer.mean) / longer.q.sd).max() < 0.1
     assert np.abs(np.log(fit.q.sd / longer.q.sd)).max() < 0.1
 
 
 def test_a_smaller_tolerance_asks_for_more():
     fits = [
-        scorevi.fit(logistic_regression(), seed=0, tolerance=tolerance) for tolerance in (0.3, 0.03)
+        fit_gaussian(logistic_regression(), seed=0, tolerance=tolerance)
+        for tolerance in (0.3, 0.03)
     ]
     assert fits[1].num_gradients > 2 * fits[0].num_gradients
     assert all(fit.status == "converged" for fit in fits)
@@ -105,4 +107,4 @@ def test_a_smaller_tolerance_asks_for_more():
 @pytest.mark.parametrize("tolerance", [0, -1.0, math.nan, "small", None])
 def test_a_tolerance_is_a_positive_number(tolerance):
     with pytest.raises(ValueError, match="`tolerance` must be a positive number; got"):
-        scorevi.fit(logistic_regression(), tolerance=tolerance)
+        fit_gaussian(logistic_regression(), tolerance=tolerance)

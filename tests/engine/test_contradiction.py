@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from one_gaussian import fit_gaussian
 
 import scorevi
 from scorevi.base.evaluate import Evaluator
@@ -30,7 +31,7 @@ def altered(target, factor, constant):
 def test_it_is_found_out_by_the_fit(shape, factor, constant):
     target = altered(SHAPES[shape](), factor, constant)
     with pytest.warns(scorevi.FitWarning, match="the score contradicts the log density"):
-        fit = scorevi.fit(target)
+        fit = fit_gaussian(target)
     assert fit.status == "bad-scores"
     verdict = fit.check()
     assert verdict == "fail"
@@ -43,7 +44,7 @@ def test_it_is_found_out_by_the_fit(shape, factor, constant):
 def test_a_right_score_is_not_accused(shape):
     """Nor one of single precision, nor at draws of a q that is far too wide."""
     target = SHAPES[shape]()
-    assert scorevi.fit(target).status != "bad-scores"
+    assert fit_gaussian(target).status != "bad-scores"
     rough = scorevi.from_function(
         lambda x: target.score(x).astype(np.float32),
         target.dim,
@@ -61,7 +62,7 @@ def test_a_right_score_is_not_accused(shape):
 
 def test_the_verdict_finds_it_where_the_budget_left_the_fit_nothing():
     target = altered(gaussian([0.0, 0.0], np.eye(2)), 2.0, 0.0)
-    fit = scorevi.fit(target, "replay", max_gradients=4)
+    fit = fit_gaussian(target, "replay", max_gradients=4)
     assert fit.status.ok
     assert "it is 2 times the gradient" in fit.check().explain()
 

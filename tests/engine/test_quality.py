@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from conftest import SEEDS, SHORT
+from one_gaussian import fit_gaussian
 
 import scorevi
 from scorevi.base.pairs import Draws
@@ -21,7 +22,7 @@ def elbo(fit, size=8000):
 @pytest.mark.parametrize("solver", ["replay", "auto"])
 def test_of_an_exact_fit_they_are_exact(solver):
     p = random_gaussian(10)
-    fit = scorevi.fit(p, solver, max_gradients=12 if solver == "replay" else 100)
+    fit = fit_gaussian(p, solver, max_gradients=12 if solver == "replay" else 100)
     assert fit.q.kl(p) < 1e-12
     assert fit.elbo == pytest.approx(0.0, abs=1e-8)
     assert fit.quality.elbo_error < 1e-8
@@ -33,14 +34,14 @@ def test_of_an_exact_fit_they_are_exact(solver):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_they_are_those_of_the_final_q(make, solver, seed):
     """Within five standard errors, and 0.15 nats for draws that took part in the fit."""
-    fit = scorevi.fit(make(), solver, seed=seed, max_gradients=3000)
+    fit = fit_gaussian(make(), solver, seed=seed, max_gradients=3000)
     assert abs(fit.elbo - elbo(fit)) < 5 * fit.quality.elbo_error + 0.15
 
 
 def test_a_start_far_away_does_not_show_in_it():
     """The trace of a short fit is mostly of where it came from."""
     p = random_gaussian(3)
-    fit = scorevi.fit(scorevi.examples.gaussian(p.mean + 300.0, p.covariance), "replay")
+    fit = fit_gaussian(scorevi.examples.gaussian(p.mean + 300.0, p.covariance), "replay")
     assert fit.trace.elbo[0] < -1e4
     assert abs(fit.elbo - elbo(fit)) < 1e-6
 
@@ -48,7 +49,7 @@ def test_a_start_far_away_does_not_show_in_it():
 @SHORT
 def test_where_the_draws_were_elsewhere_they_are_not_known():
     p = random_gaussian(4)
-    fit = scorevi.fit(funnel(4, 2.0), "gsm", max_gradients=8, initial=p.mean + 30.0)
+    fit = fit_gaussian(funnel(4, 2.0), "gsm", max_gradients=8, initial=p.mean + 30.0)
     assert not fit.quality.known
     assert math.isnan(fit.elbo)
     assert "ELBO" not in repr(fit)
@@ -60,7 +61,7 @@ def test_a_few_draws_are_spent_where_there_are_some_left():
     p = random_gaussian(4)
     options = {"initial": p.mean + 30.0, "max_gradients": 80}
     solver = scorevi.BaM(batch_size=30, schedule=0.1)
-    fit = scorevi.fit(scorevi.examples.gaussian(p.mean, p.covariance), solver, **options)
+    fit = fit_gaussian(scorevi.examples.gaussian(p.mean, p.covariance), solver, **options)
     assert fit.num_updates == 2
     assert fit.num_gradients == 76
     assert fit.quality.known

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from conftest import SEEDS
+from one_gaussian import fit_gaussian, iterate_gaussian
 
 import scorevi
 from scorevi.engine.records import Updates
@@ -40,11 +41,11 @@ def test_on_gaussians_it_stops_within_three_times_the_limit_of_being_exact(dim, 
     p = random_gaussian(dim, 100.0, seed=seed)
     target = gaussian(p.mean, p.covariance)
     exact = None
-    for step in scorevi.iterate(target, seed=seed, max_gradients=2000):
+    for step in iterate_gaussian(target, seed=seed, max_gradients=2000):
         if exact is None and p.kl(step.q) < 1e-6:
             exact = step.num_gradients
             break
-    fit = scorevi.fit(target, seed=seed)
+    fit = fit_gaussian(target, seed=seed)
     assert fit.status == "converged"
     assert p.kl(fit.q) < 1e-6
     assert exact <= fit.num_gradients <= exact + 3 * (dim + 1)
@@ -77,16 +78,16 @@ def _moments(p):
 def test_it_does_not_stop_early(name):
     """Within half a nat of what four times as many gradients reach: the noise of a fit is less."""
     target = SLOW[name]()
-    fit = scorevi.fit(target, seed=1)
+    fit = fit_gaussian(target, seed=1)
     assert fit.status == "converged"
-    more = scorevi.fit(target, seed=1, stop=False, max_gradients=4 * fit.num_gradients)
+    more = fit_gaussian(target, seed=1, stop=False, max_gradients=4 * fit.num_gradients)
     assert elbo(fit.q, target) > elbo(more.q, target) - 0.5
 
 
 def test_a_slow_solver_is_waited_for():
     """BBVI climbs for 36,000 gradients here; a third of them would not do."""
     p = random_gaussian(10, 10.0, seed=1)
-    fit = scorevi.fit(
+    fit = fit_gaussian(
         gaussian(p.mean, p.covariance), scorevi.BBVI(learning_rate=1e-2), max_gradients=60_000
     )
     assert p.kl(fit.q) < 0.2
@@ -95,7 +96,7 @@ def test_a_slow_solver_is_waited_for():
 @pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
 @pytest.mark.parametrize("name", ANIMALS)
 def test_it_always_stops(name):
-    fit = scorevi.fit(zoo()[name]().target, seed=0)
+    fit = fit_gaussian(zoo()[name]().target, seed=0)
     assert fit.status in ("converged", "stalled", "diverged")
 
 
@@ -103,23 +104,23 @@ def test_it_always_stops(name):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_stops_where_q_wanders_or_creeps(seed):
     """Tails so heavy that no Gaussian comes near: q is never at rest, and gains next to nothing."""
-    fit = scorevi.fit(zoo()["sinh-arcsinh, skew 0, tail 0.1"]().target, seed=seed)
+    fit = fit_gaussian(zoo()["sinh-arcsinh, skew 0, tail 0.1"]().target, seed=seed)
     assert fit.status in ("converged", "stalled")
 
 
 @pytest.mark.filterwarnings("ignore::scorevi.FitWarning")
 @pytest.mark.parametrize("solver", ["gsm", "bam"])
 def test_every_solver_stops(solver):
-    fit = scorevi.fit(eight_schools(), solver, max_gradients=20_000)
+    fit = fit_gaussian(eight_schools(), solver, max_gradients=20_000)
     assert fit.status in ("converged", "stalled")
 
 
 def test_a_ceiling_is_a_ceiling_and_stop_can_be_turned_off():
-    fit = scorevi.fit(eight_schools(), max_gradients=100)
+    fit = fit_gaussian(eight_schools(), max_gradients=100)
     assert fit.status == "budget"
     assert fit.num_gradients <= 100
     p = random_gaussian(3)
-    assert scorevi.fit(p, stop=False, max_gradients=200).status == "budget"
+    assert fit_gaussian(p, stop=False, max_gradients=200).status == "budget"
 
 
 def test_a_fit_that_no_longer_moves_though_it_should_has_stalled():
@@ -172,6 +173,6 @@ def test_noise_that_hides_everything_is_no_rest(seed):
         lambda b: (b @ x.T) @ y - np.exp(b @ x.T).sum(axis=1) - 0.5 * np.vecdot(b, b),
         batched=True,
     )
-    fit = scorevi.fit(target, solver="bbvi", seed=seed, max_gradients=2000)
+    fit = fit_gaussian(target, solver="bbvi", seed=seed, max_gradients=2000)
     assert elbo(fit.q, target) < -1e4
     assert fit.status == "budget"

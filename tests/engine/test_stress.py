@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from one_gaussian import fit_gaussian, iterate_gaussian
 from trials import check, check_gaussian, random_trial
 
 import scorevi
@@ -44,7 +45,7 @@ def faulty_gaussian(kinds, rate=0.3, seed=0, batched=False):
 )
 def test_faults_of_all_kinds_in_a_third_of_the_scores(solver, budget, divergence, batched):
     target, ledger = faulty_gaussian(KINDS, batched=batched)
-    fit = scorevi.fit(target, solver, max_gradients=budget, seed=1, stop=False)
+    fit = fit_gaussian(target, solver, max_gradients=budget, seed=1, stop=False)
     check(fit, ledger, budget)
     assert fit.status.ok
     assert fit.q.kl(P) < divergence
@@ -56,7 +57,7 @@ def test_faults_of_all_kinds_in_a_third_of_the_scores(solver, budget, divergence
 @pytest.mark.parametrize("kind", KINDS)
 def test_faults_of_one_kind_in_a_third_of_the_scores(kind, batched):
     target, ledger = faulty_gaussian([kind], batched=batched)
-    fit = scorevi.fit(target, max_gradients=400, seed=1)
+    fit = fit_gaussian(target, max_gradients=400, seed=1)
     check(fit, ledger, 400)
     assert fit.status.ok
     assert fit.q.kl(P) < 1e-3
@@ -111,7 +112,7 @@ def iterate_in_flat_memory(steps, solver, growth):
     """Take steps without end, and see that memory does not grow by more than so many MB."""
     target = scorevi.examples.sinh_arcsinh(random_gaussian(3, 4.0), skew=0.1)
     warm = steps // 5
-    run = scorevi.iterate(target, solver, seed=0)
+    run = iterate_gaussian(target, solver, seed=0)
     next(itertools.islice(run, warm - 1, None))
     before = memory()
     step = next(itertools.islice(run, steps - warm - 1, None))
@@ -151,9 +152,9 @@ def fit_in_little_memory(steps, compiled, most):
         target = scorevi.from_jax(lambda x: -jnp.log(jnp.cosh(x - 1.0)).sum(), 2)
     else:
         target = scorevi.examples.sinh_arcsinh(random_gaussian(3, 4.0), skew=0.1)
-    scorevi.fit(target, "gsm", max_gradients=20_000)
+    fit_gaussian(target, "gsm", max_gradients=20_000)
     before = memory()
-    fit = scorevi.fit(target, "gsm", max_gradients=2 * steps)
+    fit = fit_gaussian(target, "gsm", max_gradients=2 * steps)
     held = memory() - before
     trace = sum(column.nbytes for column in fit.trace) / 2**20
     check(fit, None, 2 * steps)

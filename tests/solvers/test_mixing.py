@@ -175,12 +175,18 @@ def test_bad_scores_are_ordinary_events():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"family": "student"}, "`family` must be one of 'gaussian', 'auto', 'mixture'; got"),
+        (
+            {"family": "student"},
+            "`family` must be one of 'gaussian', 'auto', 'mixture', 'low-rank'",
+        ),
         (
             {"family": "mixture", "solver": "gsm"},
             "`family` must be 'gaussian' for the solver 'gsm'",
         ),
-        ({"components": 3}, "`components` must be left out with family='gaussian'"),
+        (
+            {"family": "gaussian", "components": 3},
+            "`components` must be left out with family='gaussian'",
+        ),
         ({"family": "mixture", "components": 0}, "`components` must be"),
     ],
 )

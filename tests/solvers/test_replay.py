@@ -5,6 +5,7 @@ import pytest
 from conftest import SEEDS, SHORT, logistic_regression
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_gaussian import fit_gaussian, iterate_gaussian
 from trials import plateau
 
 import scorevi
@@ -25,7 +26,7 @@ def test_a_gaussian_is_found_at_the_information_limit(dim, condition, seed):
     p = random_gaussian(dim, condition, seed=100 + seed)
     target = gaussian(p.mean, p.covariance)
     enough = max(4, dim + 2) if dim < 3 else dim + 2
-    fit = scorevi.fit(target, solver="replay", initial=Gaussian.standard(dim), seed=seed,
+    fit = fit_gaussian(target, solver="replay", initial=Gaussian.standard(dim), seed=seed,
                       max_gradients=enough)  # fmt: skip
     assert fit.num_gradients == enough
     assert fit.q.kl(p) <= 1e-8
@@ -34,7 +35,7 @@ def test_a_gaussian_is_found_at_the_information_limit(dim, condition, seed):
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
 def test_scales_far_from_the_starts(scale):
     p = Gaussian.from_moments([scale, -scale], scale**2 * np.array([[1.0, 0.5], [0.5, 1.0]]))
-    fit = scorevi.fit(
+    fit = fit_gaussian(
         gaussian(p.mean, p.covariance), solver="replay", max_gradients=200, stop=False
     )
     assert fit.q.kl(p) <= 1e-6
@@ -48,7 +49,7 @@ def test_a_wide_gaussian_is_not_called_improper(condition):
     """
     p = random_gaussian(17, condition, seed=0)
     p = Gaussian(1e6 * p.mean, 1e6 * p.factor)
-    fit = scorevi.fit(p, max_gradients=300)
+    fit = fit_gaussian(p, max_gradients=300)
     assert fit.status.ok
     assert fit.q.kl(p) < 1e-6
 
@@ -63,7 +64,7 @@ def test_a_plateau_with_a_wall_behind_it_is_left(seed):
     dim = 60
     target = plateau(None, dim, None, None)
     start = Gaussian(np.concatenate([[-5.0], np.zeros(dim - 1)]), np.eye(dim))
-    fit = scorevi.fit(target, "replay", initial=start, max_gradients=2500, seed=seed)
+    fit = fit_gaussian(target, "replay", initial=start, max_gradients=2500, seed=seed)
     assert abs(fit.mean[0]) < 0.02
     np.testing.assert_allclose(fit.q.sd, [0.1] + [1.0] * (dim - 1), rtol=0.1)
 
@@ -71,7 +72,7 @@ def test_a_plateau_with_a_wall_behind_it_is_left(seed):
 def test_it_stays_where_it_is_once_it_is_there():
     p = random_gaussian(5, 10, seed=0)
     target = gaussian(p.mean, p.covariance)
-    fit = scorevi.fit(target, solver="replay", max_gradients=5000)
+    fit = fit_gaussian(target, solver="replay", max_gradients=5000)
     assert fit.q.kl(p) < 1e-12
     assert fit.trace.fisher[-1] < 1e-20
 
@@ -145,10 +146,10 @@ def test_weights_fall_off_and_keep_their_effective_size():
 @pytest.mark.slow
 def test_the_memory_is_bounded_and_the_batch_grows():
     solver = Replay()
-    steps = scorevi.iterate(logistic_regression(), solver=solver, max_gradients=3000, seed=0)
+    steps = iterate_gaussian(logistic_regression(), solver=solver, max_gradients=3000, seed=0)
     last = list(steps)[-1]
     assert last.info.pairs == 512
-    fit = scorevi.fit(logistic_regression(), solver=solver, max_gradients=3000, seed=0, stop=False)
+    fit = fit_gaussian(logistic_regression(), solver=solver, max_gradients=3000, seed=0, stop=False)
     sizes = np.diff(fit.trace.num_gradients)
     assert sizes[0] == 2
     assert set(sizes[:-1]) == {2, 3, 4, 8, 16, 64}  # 3 to reach D + 2 = 7
@@ -158,8 +159,8 @@ def test_the_memory_is_bounded_and_the_batch_grows():
 def test_pairs_of_the_optimiser_are_remembered():
     p = random_gaussian(6, 10, seed=0)
     target = gaussian(p.mean, p.covariance)
-    fit = scorevi.fit(target, solver="replay", initial="lbfgs", max_gradients=100)
-    first = scorevi.iterate(target, solver="replay", initial="lbfgs")
+    fit = fit_gaussian(target, solver="replay", initial="lbfgs", max_gradients=100)
+    first = iterate_gaussian(target, solver="replay", initial="lbfgs")
     assert next(first).info.pairs > 4
     assert fit.q.kl(p) < 1e-10
 
@@ -182,21 +183,21 @@ def test_pairs_that_do_not_span_the_space_decide_nothing():
 @pytest.mark.parametrize("dim", [20, 100, 256])
 def test_many_pairs_of_an_optimisers_path_do_not_mislead(dim):
     p = random_gaussian(dim, 40, seed=0)
-    fit = scorevi.fit(gaussian(p.mean, p.covariance), max_gradients=256 + 2 * (dim + 2))
+    fit = fit_gaussian(gaussian(p.mean, p.covariance), max_gradients=256 + 2 * (dim + 2))
     assert fit.q.kl(p) <= 1e-8
 
 
 @SHORT
 def test_a_budget_below_the_first_batch_is_one_smaller_batch():
     p = random_gaussian(100, 10, seed=0)
-    fit = scorevi.fit(gaussian(p.mean, p.covariance), solver="replay", max_gradients=7)
+    fit = fit_gaussian(gaussian(p.mean, p.covariance), solver="replay", max_gradients=7)
     assert (fit.num_gradients, fit.num_updates) == (7, 1)
 
 
 def test_bad_batch_sizes_are_named():
     with pytest.raises(ValueError, match="`batch_size` must be a whole number >= 1 or None"):
         Replay(batch_size=0)
-    fit = scorevi.fit(
+    fit = fit_gaussian(
         Gaussian.standard(3), solver="replay", batch_size=5, max_gradients=2000, stop=False
     )
     assert fit.num_gradients == 2000
@@ -212,7 +213,7 @@ def nats_short(target, gradients, draws):
     z = np.concatenate([half, -half])
     best = elbo(best_gaussian(target, Gaussian.standard(dim), draws=draws).q, target, z)
     fits = [
-        scorevi.fit(target, solver="replay", max_gradients=gradients, seed=seed, stop=False)
+        fit_gaussian(target, solver="replay", max_gradients=gradients, seed=seed, stop=False)
         for seed in range(3)
     ]
     return np.median([best - elbo(fit.q, target, z) for fit in fits])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from conftest import SHORT, TARGETS, logistic_regression
+from one_gaussian import fit_gaussian
 
 import scorevi
 from scorevi.base.evaluate import Evaluator
@@ -70,7 +71,7 @@ def regression():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_posterior_without_a_mode(seed):
-    fit = scorevi.fit(centered_eight_schools(), seed=seed, max_gradients=1000)
+    fit = fit_gaussian(centered_eight_schools(), seed=seed, max_gradients=1000)
     assert np.isfinite(fit.q.factor).all()
     # Those lost in the funnel have an ELBO below zero and a log tau below −4.
     assert fit.elbo > 3
@@ -79,7 +80,7 @@ def test_a_posterior_without_a_mode(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_minor_mode_uphill_from_zero(seed):
-    fit = scorevi.fit(two_modes(), seed=seed, max_gradients=600)
+    fit = fit_gaussian(two_modes(), seed=seed, max_gradients=600)
     np.testing.assert_allclose(fit.mean, 4.0, atol=0.05)
     np.testing.assert_allclose(fit.q.sd, 0.5, rtol=0.1)
 
@@ -92,7 +93,7 @@ def test_half_of_the_scores_do_not_exist(seed):
         lambda x: np.where(x[:, 0] > 0, -0.5 * ((x - 2) ** 2).sum(axis=1), np.nan),
         batched=True,
     )
-    fit = scorevi.fit(target, seed=seed, max_gradients=500)
+    fit = fit_gaussian(target, seed=seed, max_gradients=500)
     np.testing.assert_allclose(fit.mean, 2.0, atol=1e-6)
 
 
@@ -101,14 +102,14 @@ def test_scales_far_apart_and_modes_far_away(seed):
     scales = np.array([1e-4, 1e4, 1.0, 1e2])
     for mean, sd in ((scales, scales), (np.full(4, 1e3), np.ones(4))):
         p = scorevi.Gaussian.from_moments(mean, np.diag(sd**2))
-        fit = scorevi.fit(gaussian(p.mean, p.covariance), seed=seed, max_gradients=600)
+        fit = fit_gaussian(gaussian(p.mean, p.covariance), seed=seed, max_gradients=600)
         assert fit.q.kl(p) < 1e-8
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_posterior_far_narrower_than_the_standard_normal(seed):
     target, exact = regression()
-    fit = scorevi.fit(target, seed=seed, max_gradients=400)
+    fit = fit_gaussian(target, seed=seed, max_gradients=400)
     assert fit.q.kl(exact) < 1e-8
 
 
@@ -134,27 +135,27 @@ def test_without_a_log_density_it_is_the_standard_normal():
 
 @pytest.mark.parametrize("budget", [2, 3, 5, 12, 13, 40])
 def test_small_budgets_are_spent_to_the_last_gradient(budget):
-    fit = scorevi.fit(logistic_regression(), max_gradients=budget)
+    fit = fit_gaussian(logistic_regression(), max_gradients=budget)
     assert fit.num_updates > 0
     assert fit.num_gradients == budget
 
 
 def test_a_users_point_is_where_the_choice_begins():
     target = gaussian(np.full(3, 50.0), np.eye(3))
-    near = scorevi.fit(target, initial=np.full(3, 50.2), max_gradients=100)
+    near = fit_gaussian(target, initial=np.full(3, 50.2), max_gradients=100)
     assert "among 1 for 6 gradients" in near.notes[0]
-    off = scorevi.fit(target, initial=np.full(3, 40.0), max_gradients=200)
+    off = fit_gaussian(target, initial=np.full(3, 40.0), max_gradients=200)
     assert "among 1 for 8 gradients" in off.notes[0]  # enough to know a Gaussian
     for fit in (near, off):
         np.testing.assert_allclose(fit.mean, 50.0, atol=1e-6)
     with pytest.raises(ValueError, match=r"`initial` must have shape \(3,\); got \(2,\)"):
-        scorevi.fit(target, initial=[1.0, 2.0])
+        fit_gaussian(target, initial=[1.0, 2.0])
 
 
 def test_none_means_auto_for_auto_alone():
     target = logistic_regression()
-    assert "the start was chosen" in scorevi.fit(target, max_gradients=100).notes[0]
-    assert scorevi.fit(target, solver="replay", max_gradients=100).notes == ()
+    assert "the start was chosen" in fit_gaussian(target, max_gradients=100).notes[0]
+    assert fit_gaussian(target, solver="replay", max_gradients=100).notes == ()
 
 
 @pytest.mark.parametrize("dim", [1, 2, 10, 100])
@@ -163,19 +164,19 @@ def test_wrong_signs_and_flat_densities_are_found_out(dim):
         lambda x: x - 1.0, dim, lambda x: -0.5 * ((x - 1.0) ** 2).sum(axis=1), batched=True
     )
     with pytest.warns(scorevi.FitWarning, match="the score contradicts the log density"):
-        assert scorevi.fit(wrong).status == "bad-scores"
+        assert fit_gaussian(wrong).status == "bad-scores"
     for score in (np.zeros_like, np.positive):
         with pytest.warns(scorevi.FitWarning, match="diverged"):
-            assert scorevi.fit(scorevi.from_function(score, dim, batched=True)).num_updates <= dim
+            assert fit_gaussian(scorevi.from_function(score, dim, batched=True)).num_updates <= dim
     p = random_gaussian(dim, 10, seed=1)
-    assert scorevi.fit(gaussian(p.mean, p.covariance)).q.kl(p) < 1e-8
+    assert fit_gaussian(gaussian(p.mean, p.covariance)).q.kl(p) < 1e-8
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e8])
 @pytest.mark.parametrize("dim", [1, 2, 10, 25])
 def test_a_gaussian_is_known_by_its_pairs_before_the_search_is_over(dim, condition):
     p = random_gaussian(dim, condition, seed=dim)
-    fit = scorevi.fit(scorevi.examples.gaussian(p.mean, p.covariance))
+    fit = fit_gaussian(scorevi.examples.gaussian(p.mean, p.covariance))
     assert fit.q.kl(p) < 1e-8
     assert fit.num_gradients < 40 + 4 * dim
 
@@ -237,7 +238,7 @@ def growth_curves():
 @pytest.mark.parametrize("seed", range(4))
 def test_a_hierarchy_far_away_is_not_left_in_its_neck(seed):
     target, level = growth_curves()
-    fit = scorevi.fit(target, seed=seed, max_gradients=4000)
+    fit = fit_gaussian(target, seed=seed, max_gradients=4000)
     # In the neck all curves are the same, and the scales of the differences go to zero.
     assert np.corrcoef(fit.mean[:12], level)[0, 1] > 0.9
     assert abs(fit.mean[27] - np.log(15)) < 1.0
@@ -272,5 +273,5 @@ def in_raw_units(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_raw_units_do_not_creep(seed):
     target, exact = in_raw_units(seed)
-    fit = scorevi.fit(target, seed=seed, max_gradients=200)
+    fit = fit_gaussian(target, seed=seed, max_gradients=200)
     assert fit.q.kl(exact) < 0.1

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from one_gaussian import fit_gaussian
 
 import scorevi
 from scorevi.examples import eight_schools, funnel, gaussian, random_gaussian, sinh_arcsinh
@@ -55,7 +56,7 @@ def test_the_moments_of_the_zoo_are_true():
 
 
 def test_a_pass_has_no_reasons_and_says_what_it_cost():
-    fit = scorevi.fit(random_gaussian(5))
+    fit = fit_gaussian(random_gaussian(5))
     assert fit.verdict is None
     verdict = fit.check()
     assert verdict == "pass"
@@ -68,14 +69,14 @@ def test_a_pass_has_no_reasons_and_says_what_it_cost():
 
 @pytest.mark.slow
 def test_it_names_the_parameter_with_the_tail():
-    verdict = scorevi.fit(funnel(5, 3.0)).check()
+    verdict = fit_gaussian(funnel(5, 3.0)).check()
     assert verdict == "warn" or verdict == "fail"
     assert any("v (a long left tail" in reason.text for reason in verdict.reasons)
 
 
 def test_a_minor_mode_fails():
     target = zoo()["two modes, 90 : 10"]().target
-    fit = scorevi.fit(target, initial=np.array([10.0, 0.0]))
+    fit = fit_gaussian(target, initial=np.array([10.0, 0.0]))
     assert fit.mean[0] == pytest.approx(10, abs=0.1)
     verdict = fit.check()
     assert verdict == "fail"
@@ -85,14 +86,14 @@ def test_a_minor_mode_fails():
 
 def test_a_fit_that_is_not_at_the_best_gaussian_is_told_where_to_go():
     p = random_gaussian(4, seed=3)
-    fit = scorevi.fit(gaussian(p.mean, p.covariance), "gsm", stop=False, max_gradients=8)
+    fit = fit_gaussian(gaussian(p.mean, p.covariance), "gsm", stop=False, max_gradients=8)
     verdict = fit.check()
     assert verdict != "pass"
     assert any("should still move" in reason.text for reason in verdict.reasons)
 
 
 def test_a_failed_fit_fails_without_more_evaluations():
-    fit = scorevi.fit(scorevi.from_function(np.zeros_like, 2, batched=True))
+    fit = fit_gaussian(scorevi.from_function(np.zeros_like, 2, batched=True))
     verdict = fit.check()
     assert verdict == "fail"
     assert verdict.num_evaluations == 0
@@ -101,14 +102,14 @@ def test_a_failed_fit_fails_without_more_evaluations():
 
 @pytest.mark.parametrize("options", [{}, {"max_gradients": 20}, {"max_gradients": 150}])
 def test_a_verdict_does_not_send_back_to_itself(options):
-    fit = scorevi.fit(eight_schools(), **options)
+    fit = fit_gaussian(eight_schools(), **options)
     told = json.dumps([as_json(fit, {}), fit.check().explain(), as_json(fit, {})])
     assert fit.status.explain() == fit.status.explain().strip()
     assert "fit.check()" not in told
 
 
 def test_without_a_log_density_it_cannot_pass():
-    fit = scorevi.fit(scorevi.from_function(np.negative, 2, batched=True))
+    fit = fit_gaussian(scorevi.from_function(np.negative, 2, batched=True))
     verdict = fit.check()
     assert verdict == "warn"
     assert "no log density" in verdict.reasons[0].text
@@ -118,7 +119,7 @@ def test_without_a_log_density_it_cannot_pass():
 
 @pytest.mark.slow
 def test_without_arviz_it_says_what_is_missing(monkeypatch):
-    fit = scorevi.fit(eight_schools())
+    fit = fit_gaussian(eight_schools())
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "arviz", None)
     verdict = fit.check()
@@ -128,7 +129,7 @@ def test_without_arviz_it_says_what_is_missing(monkeypatch):
 
 @pytest.mark.slow
 def test_the_verdict_is_saved_with_the_fit(tmp_path):
-    fit = scorevi.fit(funnel(3, 1.0), restarts=1)
+    fit = fit_gaussian(funnel(3, 1.0), restarts=1)
     verdict = fit.check()
     back = scorevi.load(fit.save(tmp_path / "fit.npz"))
     assert back.verdict == verdict
@@ -189,7 +190,7 @@ def test_equal_weights_and_few_weights():
 
 def test_restarts_find_the_better_mode_and_are_kept():
     target = zoo()["two modes, 90 : 10"]().target
-    fit = scorevi.fit(target, initial=np.array([12.0, 0.0]), restarts=3, seed=2)
+    fit = fit_gaussian(target, initial=np.array([12.0, 0.0]), restarts=3, seed=2)
     assert fit.mean[0] == pytest.approx(0, abs=0.1)
     assert len(fit.restarts) == 3
     assert fit.num_gradients > 4 * 4
@@ -199,17 +200,17 @@ def test_restarts_find_the_better_mode_and_are_kept():
 
 def test_restarts_that_disagree_are_told():
     target = zoo()["two modes, 50 : 50"]().target
-    fit = scorevi.fit(target, initial=np.array([10.0, 0.0]), restarts=2)
+    fit = fit_gaussian(target, initial=np.array([10.0, 0.0]), restarts=2)
     assert "a fit from another start" in fit.check(modes=False).explain()
 
 
 @pytest.mark.slow
 def test_restarts_are_reproducible_and_counted():
-    one, two = (scorevi.fit(eight_schools(), restarts=2, seed=3) for _ in range(2))
+    one, two = (fit_gaussian(eight_schools(), restarts=2, seed=3) for _ in range(2))
     np.testing.assert_array_equal(one.mean, two.mean)
     assert [r.seed for r in one.restarts] == [r.seed for r in two.restarts]
     with pytest.raises(ValueError, match="`restarts` must be a whole number >= 0; got -1"):
-        scorevi.fit(eight_schools(), restarts=-1)
+        fit_gaussian(eight_schools(), restarts=-1)
 
 
 def test_resampling_corrects_a_skewed_fit():
@@ -217,7 +218,7 @@ def test_resampling_corrects_a_skewed_fit():
     base = random_gaussian(2, seed=2)
     target = sinh_arcsinh(base, 0.2, 1.0)
     truth = np.sinh(np.arcsinh(base.sample(400_000, 0)) + 0.2)
-    fit = scorevi.fit(target)
+    fit = fit_gaussian(target)
     for replace in (True, False):
         sample = fit.resample(4000, replace=replace, proposals=40_000, seed=1)
         assert sample.theta.shape == (4000, 2)
@@ -230,7 +231,7 @@ def test_resampling_corrects_a_skewed_fit():
 
 
 def test_resampling_refuses_where_it_would_be_wrong():
-    fit = scorevi.fit(funnel(10, 3.0))
+    fit = fit_gaussian(funnel(10, 3.0))
     with pytest.raises(scorevi.FitError, match=r"k-hat is .*, above 0\.7"):
         fit.resample(1000, seed=0, proposals=20_000)
     with pytest.raises(ValueError, match="`proposals` must be at least `size`, 30, without"):
@@ -245,7 +246,7 @@ def test_error_bars_are_those_of_fits_from_many_seeds():
     hold the noise of their own 4,000 draws.
     """
     target = sinh_arcsinh(random_gaussian(3, seed=2), 0.5, 1.0)
-    fits = [scorevi.fit(target, seed=seed, stop=False, max_gradients=400) for seed in range(12)]
+    fits = [fit_gaussian(target, seed=seed, stop=False, max_gradients=400) for seed in range(12)]
     spread = np.std([fit.mean for fit in fits], axis=0, ddof=1)
     bars = np.median([fit.error_bars(4000).mean for fit in fits], axis=0)
     assert (bars < 3 * np.maximum(spread, 0.02 * fits[0].q.sd)).all()
@@ -253,7 +254,7 @@ def test_error_bars_are_those_of_fits_from_many_seeds():
 
 
 def test_error_bars_of_an_exact_fit_are_zero():
-    fit = scorevi.fit(random_gaussian(4))
+    fit = fit_gaussian(random_gaussian(4))
     bars = fit.error_bars()
     assert (bars.mean < 1e-6 * fit.q.sd).all()
     assert (bars.sd < 1e-6 * fit.q.sd).all()
@@ -291,7 +292,7 @@ def poisson_regression(seed):
 @pytest.mark.parametrize("seed", range(10))
 def test_a_fit_that_is_far_too_wide_is_told_so(seed):
     """Not that its intervals may be too short."""
-    fit = scorevi.fit(poisson_regression(seed), "bbvi", seed=seed, max_gradients=400)
+    fit = fit_gaussian(poisson_regression(seed), "bbvi", seed=seed, max_gradients=400)
     verdict = fit.check()
     assert verdict == "fail"
     assert "most of the fit lies where the posterior has nothing" in verdict.explain()
@@ -302,14 +303,14 @@ def test_a_fit_that_is_far_too_wide_is_told_so(seed):
 def test_a_fit_that_has_not_arrived_is_not_told_of_another_mode(budget):
     p = random_gaussian(5, seed=3)
     target = sinh_arcsinh(scorevi.Gaussian(p.mean + 30.0, p.factor), 0.1, 1.0)
-    verdict = scorevi.fit(target, max_gradients=budget).check()
+    verdict = fit_gaussian(target, max_gradients=budget).check()
     assert verdict == "fail"
     assert "another mode" not in verdict.explain()
     assert "has not arrived" in verdict.explain()
 
 
 def test_few_draws_are_refused_and_more_are_new_ones():
-    fit = scorevi.fit(eight_schools())
+    fit = fit_gaussian(eight_schools())
     with pytest.raises(ValueError, match=r"`draws` must be a whole number >= 25; got 1\."):
         fit.check(draws=1)
     with pytest.raises(ValueError, match=r"`draws` must be a whole number >= 2; got 1\."):

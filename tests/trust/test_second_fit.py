@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from conftest import SHORT, logistic_regression
+from one_gaussian import fit_gaussian
 
 import scorevi
 from scorevi.base.estimates import robust_elbo
@@ -36,7 +37,7 @@ def shelf(dim=12):
 def in_the_neck(target, seed):
     sd = np.concatenate([[0.2], np.full(target.dim - 1, np.exp(-9.0))])
     start = scorevi.Gaussian(np.concatenate([[-9.0], np.zeros(target.dim - 1)]), np.diag(sd))
-    return scorevi.fit(target, "replay", initial=start, seed=seed, max_gradients=1500)
+    return fit_gaussian(target, "replay", initial=start, seed=seed, max_gradients=1500)
 
 
 @pytest.mark.slow
@@ -49,12 +50,12 @@ def test_a_fit_in_the_neck_fails(seed):
     assert verdict == "fail"
     assert "nats higher" in verdict.explain()
     assert verdict.num_evaluations < 5000
-    assert scorevi.fit(target, seed=seed).mean[0] > -4
+    assert fit_gaussian(target, seed=seed).mean[0] > -4
     assert "nats higher" not in fit.check(seed=seed, modes=False).explain()
 
 
 def test_where_the_posterior_is_near_gaussian_it_costs_little():
-    fit = scorevi.fit(logistic_regression(5))
+    fit = fit_gaussian(logistic_regression(5))
     verdict = fit.check()
     assert verdict == "pass"
     assert verdict.num_evaluations < 2000

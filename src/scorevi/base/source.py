@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
+import tokenize
 from typing import Any
 
 
@@ -30,5 +31,5 @@ def _one(function: Any) -> str:
             return ""  # a Gaussian, for one, is no model of the user's
     try:
         return textwrap.dedent(inspect.getsource(function)).strip()
-    except (OSError, TypeError):
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError):
         return ""

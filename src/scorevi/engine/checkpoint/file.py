@@ -16,8 +16,9 @@ from scorevi.base.files import why
 FORMAT = "scorevi-checkpoint-1"
 
 
-def read(path: Path, wanted: str = FORMAT) -> dict[str, Any]:
+def read(path: Path, wanted: str | None = None) -> dict[str, Any]:
     """Return what a file of the wanted format holds, every byte of it checked."""
+    wanted = wanted or FORMAT
     try:
         whole = io.BytesIO(path.read_bytes())
     except OSError as error:

@@ -105,6 +105,11 @@ def from_jax(
                 log_likelihood=model.log_likelihood,
                 **variables,
             ),
-            log_density_and_score=lambda theta: batched(theta, *given),
-            compiled=lambda theta: compiled(theta, *given),
+            log_density_and_score=_with(batched, *given),
+            compiled=_with(compiled, *given),
         )
+
+
+def _with(function: Callable[..., Any], *given: Any) -> Callable[[Any], Any]:
+    """Return a function of theta alone; the same where there is nothing else."""
+    return (lambda theta: function(theta, *given)) if given else function
