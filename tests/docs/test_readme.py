@@ -67,7 +67,6 @@ def test_the_readme_has_a_short_example_for_each_language(tmp_path, monkeypatch)
 @pytest.mark.jax
 @pytest.mark.slow
 # A parameter that is an axis already is divided by its length, 0, and then put aside.
-@pytest.mark.filterwarnings("ignore:invalid value encountered in divide:RuntimeWarning")
 def test_the_tutorial_ends_well(tmp_path, monkeypatch):
     pytest.importorskip("jax")
     pytest.importorskip("matplotlib")
