@@ -96,7 +96,8 @@ def any_solver(request):
 
 def root_of(q):
     """Return a square root of the covariance of a Gaussian of any family."""
-    return q.factor if isinstance(q, scorevi.Gaussian) else q.image(np.eye(q.dim)).T
+    white = q.coordinates
+    return white.factor if isinstance(white, scorevi.Gaussian) else white.image(np.eye(q.dim)).T
 
 
 def gsm_fit(target, solver="gsm", **options):

@@ -241,6 +241,7 @@ def check(fit, ledger, budget):
 
 def check_gaussian(q):
     """Assert that q is finite, and of the determinant that it says."""
+    q = q.coordinates
     factor = root_of(q)
     assert np.isfinite(q.mean).all()
     assert np.isfinite(factor).all()
