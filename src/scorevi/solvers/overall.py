@@ -33,9 +33,9 @@ _PRIOR = 2.0
 _AROUND, _AT_ENDS, _BEYOND, _NARROW = (1.6, 0.12), 0.2, 1e-3, 0.5
 """Draws from around the whole mixture: by how much wider, and in what share; those at its ends: in
 what share, what part of the weight lies beyond, and how narrow they are, in standard deviations."""
-_TAIL = 1.5, 0.003
-"""A last component: by how much it is wider than all, and its weight. It keeps importance weights
-of what lies far outside from being large; more of it would show in the moments of exp(t)."""
+_TAIL = 2.2, 0.01
+"""A last component: by how much it is wider than all, and its weight. It adds two per cent to the
+standard deviations, and keeps the importance weights of what lies far outside from being large."""
 _TEMPERED = 0.5
 _LEAST = 1e-6
 """The weight of a component that stays."""
