@@ -184,7 +184,7 @@ def test_a_log_density_of_data_is_compiled_once_in_each_process(client, notes):
     for seed, fit in fits.made():
         np.testing.assert_allclose(fit.mean, seed + np.arange(3.0), atol=1e-8)
     told = [tuple(map(int, path.name.split("-"))) for path in notes.iterdir()]
-    assert len({pid for pid, _, _ in told}) == 2
+    assert len(told) == 12
     for process in {pid for pid, _, _ in told}:
         traces = [count for pid, _, count in sorted(told) if pid == process]
         # To compile is to trace. After the first fit, each target is traced for its shape alone.
