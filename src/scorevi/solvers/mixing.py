@@ -213,6 +213,19 @@ class Mixing:
             ending="",
         )
 
+    def _instead_of(self, nesting: NestingState) -> MixingState:
+        """Begin a mixture where no scales explain the scores, with all that was drawn for them."""
+        begun = self._begun(nesting.replay)
+        new = min(len(nesting.log_p), len(nesting.z))
+        old = len(nesting.z) - new
+        log_then = nesting.log_given[-new:] + nesting.mixed[-new:] - math.log(nesting.counts.sum())
+        return begun._replace(
+            z=nesting.z,
+            h=nesting.h,
+            log_p=np.append(begun.log_p[-old:] if old else [], nesting.log_p[-new:]),
+            log_then=np.append(begun.log_then[-old:] if old else [], log_then),
+        )
+
     def most(self, dim: int) -> int:
         """Return the most components."""
         return self.components or int(np.clip(2400 / dim, 16, 40))
@@ -223,7 +236,7 @@ class Mixing:
             return self._replay.step(state, batch)
         if isinstance(state, NestingState):
             following, info = step(state, batch)
-            return (self._begun(state.replay) if following.is_poor else following), info
+            return (self._instead_of(following) if following.is_poor else following), info
         with one_thread(state.q.dim):
             return self._step(state, batch)
 

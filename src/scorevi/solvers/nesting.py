@@ -24,8 +24,9 @@ from scorevi.families import Mixture, Nested, is_sound
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch
 from scorevi.solvers.overall import importance, mixture_of, wider
+from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
-from scorevi.solvers.scales import Structure, structure, terms
+from scorevi.solvers.scales import Structure, structure
 from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed, unexplained
 from scorevi.solvers.weights import weights
 
@@ -33,15 +34,18 @@ _EXPLAINED = 0.6
 """The part of what is not Gaussian that must be explained."""
 _TEMPERED = 0.25
 """The power of weights of pairs in regressions: those at the ends count too."""
-_FOLLOWED, _POOR = 0.005, 0.3
-"""What terms may leave, over what a line leaves, to be followed beyond what was seen; and where
-a mixture does better."""
+_FOLLOWED = 1.0
+"""By how much the exponent of a term may go beyond what was seen, where terms are not exact."""
+_POOR = 0.3
+"""What terms may leave, over what a line leaves, where a mixture does no better."""
 _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
 _OFTEN, _SEARCHED = 1.5, 1.5
 """By how much the memory grows until terms are chosen anew; and draws, over the pairs before them,
 up to which further scales are looked for."""
+_FEWER = 0.3
+"""What further scales must leave at most, of what is left without them, to begin again."""
 _MEMORY = 4096
 _ROUGHLY = 128
 """Points by which moments are taken on the way."""
@@ -52,6 +56,8 @@ _CORRECTED = 3.0
 _AGAIN, _SETTLED = 1.35, 0.05
 """By how much the draws grow between two looks at the scales, and by how little means and sds may
 have changed from one to the next, in sds."""
+_FEWEST, _GROWING = 48, 0.2
+"""The size of a batch: at least, and over all draws before it."""
 _NEEDED = 4.0
 """Effective pairs, over D + 1, by which scales are looked for."""
 _NEGLIGIBLE = 1e-3
@@ -135,7 +141,7 @@ def _begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingS
         left=found.left / found.before,
         looked=len(z),
         settled=np.concatenate([[0.0], over.mean, over.sd]),
-        batch_size=max(48, base.dim // 2),
+        batch_size=_batch_size(base.dim, 0),
     )
 
 
@@ -175,21 +181,21 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     weight = weight[sane]
     pairs = scales[sane], others[sane], scores[sane], weight
     rates, looked = q.given.rates, state.looked
-    own = parameters(base, q.turn, q.scales)
     left = state.left
     if len(z) >= _OFTEN * looked and left > EXACT:
         if drawn <= _SEARCHED * len(state.replay.z):
             found = structure(base, state.z[sane], state.h[sane], weight)
-            if found is not None and set(found.scales) > set(q.scales):
+            if found is not None and _is_further(found, q.scales, left):
                 begun = _begun(state.replay, found, state.z, state.h)
                 return begun, _info(q, batch, 0.0)
         units = base.factor[list(q.scales)] @ q.turn[:, :number]
-        rates, looked = terms(*pairs, units)[0], len(z)
+        rates, looked = chosen(*pairs, units)[0], len(z)
         left = unexplained(rates, *pairs)
-    given = regressed(rates, *pairs, own)
-    if left > _FOLLOWED:
-        seen = pairs[0]
-        given = dataclasses.replace(given, ends=np.array([seen.min(axis=0), seen.max(axis=0)]))
+    given = q.given
+    if left > EXACT or looked > state.looked:
+        given = regressed(rates, *pairs, parameters(base, q.turn, q.scales))
+    if left > EXACT:
+        given = dataclasses.replace(given, ends=_ends(rates, pairs[0]))
     recent = scales[-drawn:]
     last = slice(-len(recent), None)
     # Where the mean is far off, what draws say of a scale is too little, as a rule.
@@ -213,6 +219,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         left=left,
         proposal=dataclasses.replace(now, over=wider(now.over, recent, counted)),
         looked=looked,
+        batch_size=_batch_size(dim, drawn),
     )
     is_settled = False
     if drawn >= _AGAIN * state.settled[0]:
@@ -228,6 +235,23 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
             cut=effective < _EFFECTIVE,
         )
     return following, info
+
+
+def _batch_size(dim: int, drawn: int) -> int:
+    """Return how many to draw: few as long as each batch shows where the next should be."""
+    return max(_FEWEST, dim // 2, round(_GROWING * drawn))
+
+
+def _is_further(found: Structure, scales: tuple[int, ...], left: float) -> bool:
+    """Return whether there are scales that were not known, and much is explained by them."""
+    return set(found.scales) > set(scales) and found.left < _FEWER * left * found.before
+
+
+def _ends(rates: Array, seen: Array) -> Array:
+    """Return how far terms that are not exact are followed: no term by more than a factor e."""
+    further = _FOLLOWED / np.maximum(np.abs(rates).max(axis=0), 1e-300)
+    further = np.minimum(further, _FOLLOWED)
+    return np.array([seen.min(axis=0) - further, seen.max(axis=0) + further])
 
 
 def _mixed(state: NestingState, t: Array, new: int) -> Array:

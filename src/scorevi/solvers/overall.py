@@ -23,7 +23,8 @@ import scipy.special
 from scorevi.base.arrays import Array
 from scorevi.families import Gaussian, Mixture
 
-_ROUNDS = 30
+_ROUNDS, _STILL = 30, 1e-3
+"""Of expectation maximisation: at most, and the change of a weight at which it ends."""
 _MOST = 10, 6
 """Components: at most, in one dimension, and for each further one."""
 _EACH = 12
@@ -85,7 +86,9 @@ def mixture_of(t: Array, weight: Array) -> Mixture:
         spread = np.einsum("nk,nka,nkb->kab", share / total, away, away)
         prior = narrow * np.eye(dim) * (_PRIOR / (seen + _PRIOR))[:, None, None]
         covariances = spread * (seen / (seen + _PRIOR))[:, None, None] + prior
-        log_weights = np.log(total / total.sum())
+        before, log_weights = log_weights[kept], np.log(total / total.sum())
+        if np.abs(np.exp(log_weights) - np.exp(before)).max() < _STILL:
+            break
     parts = [
         _gaussian(mean + root @ one, root @ each @ root.T)
         for one, each in zip(means, covariances, strict=True)

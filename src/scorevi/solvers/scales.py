@@ -11,8 +11,7 @@ so that a regression finds them; where the likelihood is normal, exactly, from a
 - *Which t.* The parameter along which the precision changes most: that for which the third
   derivatives :math:`N_{cd} = \sum_{ab} Q_{abc} Q_{abd}` of :mod:`scorevi.base.valley` are largest;
   then, with those taken out that the terms found so far explain, the next.
-- *Which terms.* Powers ½, 1 and 2 of scales and their inverses, and products of two, one by one,
-  the one first that leaves least, as long as pairs that had no part in it are explained better.
+- *Which terms.* See :mod:`scorevi.solvers.powers`. A scale that no term has is none.
 
 References
 ----------
@@ -22,7 +21,6 @@ integrated nested Laplace approximations, *JRSS B* 71: models declared to be of 
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import NamedTuple
 
@@ -33,36 +31,20 @@ from scorevi.base.arrays import Array
 from scorevi.base.valley import third_derivatives
 from scorevi.families import Gaussian
 from scorevi.families.given import Given
-from scorevi.solvers.terms import (
-    EXACT,
-    FOLD,
-    cross_validated,
-    least_squares,
-    parameters,
-    regressed,
-    residual_of,
-)
+from scorevi.solvers.powers import BETTER, POWERS, SPARE, chosen, gain
+from scorevi.solvers.terms import EXACT, FOLD, cross_validated, parameters, regressed, residual_of
 
 MOST_SCALES = 4
-_MOST_TERMS = 5
-_POWERS = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0)
-_IN_PRODUCTS = (-2.0, -1.0, 1.0, 2.0)
-_RANGE = 0.01, 5.0
-"""Rates, in the standard deviations of q, that can be seen and that are no wall."""
 _BENT = 0.1, 0.0
 """The least |Q_u|² of the first scale, and of others."""
 _OTHERWISE = 0.3
 """The part of a parameter that must not be known from the scales before it, as a length."""
-_BETTER = 0.85
-"""What a further term must leave at most, of what was left before."""
-_NO_WORSE = 1.02
-"""The same of a term that is left out."""
-_SPARE = 1.3
-"""Pairs for each coefficient of a score."""
 _NOTHING = 0.05
 """Mean square of what is left of all scores, where nothing more need be found."""
-_SHORT_LIST, _TRIED, _KEPT = 5, 4, 24
-"""Parameters, and terms, of which each is tried; and terms of which one may be the next but one."""
+_FEWER = 0.3
+"""What a further scale must leave at most, of what was left before, where that was nothing."""
+_SHORT_LIST = 24
+"""Parameters of which each is looked at."""
 
 
 class Structure(NamedTuple):
@@ -97,135 +79,95 @@ def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | 
         How much each counts, (n,).
     """
     count, dim = z.shape
-    if dim < 2 or _SPARE * 2 * (dim + 2) > count * (1.0 - 1.0 / FOLD):
+    if dim < 2 or SPARE * 2 * (dim + 2) > count * (1.0 - 1.0 / FOLD):
         return None
     line = regressed(np.zeros((1, 0)), z[:, :0], z, h, weight)
     residual = residual_of(line, z[:, :0], z, h)
     directions = base.factor.T / base.sd
     found: Structure | None = None
-    axes = np.zeros((dim, 0))
-    scales: tuple[int, ...] = ()
-    while len(scales) < min(MOST_SCALES, dim - 1):
-        parameter, axis = _next(z, residual, weight, directions, axes, base)
+    needless: set[int] = set()
+    for _ in range(MOST_SCALES):
+        before = () if found is None else found.scales
+        if len(before) == dim - 1:
+            break
+        axes = _axes(directions, before)
+        parameter = _next(z, residual, weight, directions, axes, needless)
         if parameter is None:
             break
-        axes, scales = np.concatenate([axes, axis[:, None]], axis=1), (*scales, parameter)
-        new = _with_scales(base, z, h, weight, axes, scales)
-        if new.left < _BETTER * new.before * (1.0 - (0.0 if found is None else found.explains)):
-            found = new
-        if new.left < max(_NOTHING, EXACT * new.before):
+        new = _with_scales(base, z, h, weight, (*before, parameter))
+        # Little is left, as a rule, and yet the posterior may be Gaussian with one scale more.
+        least = _FEWER if found is not None and found.left < _NOTHING else BETTER
+        explained = 0.0 if found is None else found.explains
+        is_better = new.left < least * new.before * (1.0 - explained)
+        if len(new.scales) == len(before) or not is_better:
+            needless.add(parameter)
+            if found is not None and found.left < _NOTHING:
+                break
+            continue
+        found = new
+        if new.left < EXACT * new.before:
             break
-        number = len(scales)
-        across = new.turn[:, number:]
-        residual = residual_of(new.given, z @ axes, z @ across, h @ across) @ across.T
+        residual = _residual(new, z, h)
     return found
 
 
+def _residual(found: Structure, z: Array, h: Array) -> Array:
+    """Return what a structure leaves of the scores across its scales."""
+    number = len(found.scales)
+    axes, across = found.turn[:, :number], found.turn[:, number:]
+    return residual_of(found.given, z @ axes, z @ across, h @ across) @ across.T
+
+
+def _axes(directions: Array, scales: tuple[int, ...]) -> Array:
+    """Return orthonormal columns that span what a few parameters are made of."""
+    return np.asarray(np.linalg.qr(directions[:, list(scales)])[0])
+
+
 def _with_scales(
-    base: Gaussian, z: Array, h: Array, weight: Array, axes: Array, scales: tuple[int, ...]
+    base: Gaussian, z: Array, h: Array, weight: Array, scales: tuple[int, ...]
 ) -> Structure:
-    """Find the terms, given which parameters are scales."""
+    """Find the terms, given which parameters are scales; those that no term has are none."""
     number = len(scales)
+    axes = _axes(base.factor.T / base.sd, scales)
     turn = np.concatenate([axes, scipy.linalg.null_space(axes.T)], axis=1)
     pairs = z @ axes, z @ turn[:, number:], h @ turn[:, number:], weight
-    own = parameters(base, turn, scales)
-    rates, left = terms(*pairs, base.factor[list(scales)] @ axes)
+    units = base.factor[list(scales)] @ axes
+    rates, left = chosen(*pairs, units)
+    powers = np.abs(np.linalg.solve(units.T, rates.T)).max(axis=1)
+    has_part = powers > 0.5 * min(map(abs, POWERS))
+    if has_part.any() and not has_part.all():
+        rest = tuple(one for one, has in zip(scales, has_part, strict=True) if has)
+        return _with_scales(base, z, h, weight, rest)
     before = cross_validated(np.zeros((1, number)), *pairs)
+    own = parameters(base, turn, scales)
     return Structure(scales, turn, regressed(rates, *pairs, own), before, left)
 
 
-def terms(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[Array, float]:
-    """Choose the rates of the terms; returns what they leave of the scores as well.
-
-    Parameters
-    ----------
-    t, y, h
-        Pairs: scales, all else, and the scores of all else.
-    weight
-        How much each counts.
-    units
-        Rows that turn t into what the parameters are in their own units, (d, d).
-    """
-    count, number = t.shape
-    single = [power * row for row in units for power in _POWERS]
-    double = [
-        a * one + b * other
-        for one, other in itertools.combinations(units, 2)
-        for a in _IN_PRODUCTS
-        for b in _IN_PRODUCTS
-    ]
-    reach = np.array([*single, *double]).reshape(-1, number)
-    size = np.sqrt(np.vecdot(reach, reach))
-    candidates = list(reach[(size >= _RANGE[0]) & (size <= _RANGE[1])])
-    rates = np.zeros((1, number))
-    left = cross_validated(rates, t, y, h, weight)
-    columns = y.shape[1] + 1 + number
-    least = EXACT * left
-    while len(rates) < _MOST_TERMS and candidates and left > least:
-        if _SPARE * columns * (len(rates) + 1) > count * (1.0 - 1.0 / FOLD):
-            break
-        residual = residual_of(regressed(rates, t, y, h, weight), t, y, h)
-        gains = [_gain(rates, rate, t, y, residual, weight) for rate in candidates]
-        candidates = [candidates[k] for k in np.argsort(gains)[-_KEPT:]]
-        tried = [np.vstack([rates, one]) for one in candidates[-_TRIED:]]
-        lefts = [cross_validated(more, t, y, h, weight) for more in tried]
-        best = int(np.argmin(lefts))
-        if not lefts[best] < _BETTER * left:
-            break
-        more, then = tried[best], lefts[best]
-        rates, left = _without_needless(more, then, least, t, y, h, weight)
-    return rates, left
-
-
-def _without_needless(
-    rates: Array, left: float, least: float, t: Array, y: Array, h: Array, weight: Array
-) -> tuple[Array, float]:
-    """Leave out terms without which no more is left: the last one may be what they stood for."""
-    for k in range(len(rates) - 2, 0, -1):
-        fewer = np.delete(rates, k, axis=0)
-        without = cross_validated(fewer, t, y, h, weight)
-        if without < _NO_WORSE * left or without < least:
-            rates, left = fewer, min(left, without)
-    return rates, left
-
-
 def _next(
-    z: Array, residual: Array, weight: Array, directions: Array, axes: Array, base: Gaussian
-) -> tuple[int | None, Array]:
-    """Return the parameter by which most of what is left is explained, and its direction.
+    z: Array,
+    residual: Array,
+    weight: Array,
+    directions: Array,
+    axes: Array,
+    needless: set[int],
+) -> int | None:
+    """Return the parameter by which most of what is left is explained, if there is one.
 
-    Of the few along which the precision changes most, that with the best term of its own.
+    Of those along which the precision changes most, that in which a line explains most.
     """
     third = third_derivatives(z, residual, weight)
     ways = directions - axes @ (axes.T @ directions)
     lengths = np.sqrt(np.vecdot(ways.T, ways.T))
     strength = np.vecdot(ways.T, (third @ ways).T) / np.maximum(lengths, 1e-100) ** 2
     strength[lengths < _OTHERWISE] = -math.inf
-    likely = [
-        int(j) for j in np.argsort(-strength)[:_SHORT_LIST] if strength[j] > _BENT[bool(axes.size)]
-    ]
+    strength[list(needless)] = -math.inf
+    least = _BENT[bool(axes.size)]
+    likely = [int(j) for j in np.argsort(-strength)[:_SHORT_LIST] if strength[j] > least]
     if not likely:
-        return None, axes
-    gains = [_alone(z, residual, weight, directions[:, j] * base.sd[j]) for j in likely]
-    best = likely[int(np.argmax(gains))]
-    return best, ways[:, best] / lengths[best]
-
-
-def _alone(z: Array, residual: Array, weight: Array, way: Array) -> float:
-    """Return what the best term of one parameter alone explains."""
-    t = (z @ way)[:, None]
-    rates = [
-        power for power in _POWERS if _RANGE[0] <= abs(power) * np.linalg.norm(way) <= _RANGE[1]
-    ]
+        return None
     nothing = np.zeros((1, 1))
-    gains = [_gain(nothing, np.array([rate]), t, z, residual, weight) for rate in rates]
-    return max(gains, default=0.0)
-
-
-def _gain(rates: Array, rate: Array, t: Array, y: Array, residual: Array, weight: Array) -> float:
-    """Return how much of the residuals a further term explains, about."""
-    known, new = np.exp(t @ rates.T), np.exp(t @ rate)
-    new = new - known @ np.linalg.lstsq(known * np.sqrt(weight)[:, None], new * np.sqrt(weight))[0]
-    design = new[:, None] * np.concatenate([np.ones((len(t), 1)), t, y], axis=1)
-    right = (design.T * weight) @ residual
-    return float((right * least_squares(design, residual, weight)).sum())
+    gains = []
+    for j in likely:
+        t = (z @ directions[:, j])[:, None]
+        gains.append(gain(nothing, t[:, 0], t, z, residual, weight))
+    return likely[int(np.argmax(gains))]

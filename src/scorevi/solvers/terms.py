@@ -40,7 +40,7 @@ def regressed(
     powers = np.exp(t @ rates.T)
     middle = weight @ powers / weight.sum()
     middle[0] = 0.0
-    design = _design(powers - middle, t, y)
+    design = design_of(powers - middle, t, y)
     coefficients = least_squares(design, h, weight)
     off = h - design @ coefficients
     square = np.vecdot(off, off) * weight
@@ -131,7 +131,8 @@ def _precision(given: Given, t: Array) -> Array:
     return np.asarray(np.maximum(given.terms(t) @ traces, 1e-3))
 
 
-def _design(powers: Array, t: Array, y: Array) -> Array:
+def design_of(powers: Array, t: Array, y: Array) -> Array:
+    """Return the columns of the regression: for each term its intercepts, and then its slopes."""
     count = len(t)
     ones = np.concatenate([np.ones((count, 1)), t], axis=1)
     intercepts = (powers[:, :, None] * ones[:, None, :]).reshape(count, -1)

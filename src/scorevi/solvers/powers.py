@@ -1,0 +1,165 @@
+r"""The powers of scales in the precision of everything else.
+
+Powers ½, 1 and 2 of scales and their inverses, and products of two, one by one, the one first that
+leaves least, as long as pairs that had no part in it are explained better. Where a scale is known
+well, its powers look alike: so all are then moved together to where a regression leaves least, by
+Gauss and Newton's steps with the matrices eliminated, and rounded to halves.
+
+References
+----------
+Golub and Pereyra (1973), The differentiation of pseudo-inverses and nonlinear least squares
+problems whose variables separate, *SIAM Journal on Numerical Analysis* 10.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+
+from scorevi.base.arrays import Array
+from scorevi.solvers.terms import (
+    EXACT,
+    FOLD,
+    cross_validated,
+    design_of,
+    least_squares,
+    regressed,
+    residual_of,
+)
+
+POWERS = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0)
+_IN_PRODUCTS = (-2.0, -1.0, 1.0, 2.0)
+RANGE = 0.01, 5.0
+"""Rates, in the standard deviations of q, that can be seen and that are no wall."""
+_MOST_TERMS = 5
+BETTER = 0.85
+"""What a further term must leave at most, of what was left before."""
+_NO_WORSE = 1.02
+"""The same of a term that is left out."""
+SPARE = 1.3
+"""Pairs for each coefficient of a score."""
+_TRIED, _KEPT = 4, 24
+"""Terms of which each is tried; and of which one may be the next but one."""
+_STEPS, _SHORT = 8, 0.02
+"""Steps by which powers are moved, and how short the last is."""
+_ROWS = 3
+"""Pairs, over the coefficients of a score, by which they are."""
+_LONGEST = 40.0
+
+
+def chosen(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[Array, float]:
+    """Choose the rates of the terms; returns what they leave of the scores as well.
+
+    Parameters
+    ----------
+    t, y, h
+        Pairs: scales, all else, and the scores of all else.
+    weight
+        How much each counts.
+    units
+        Rows that turn t into what the parameters are in their own units, (d, d).
+    """
+    count, number = t.shape
+    single = [power * row for row in units for power in POWERS]
+    double = [
+        a * one + b * other
+        for one, other in itertools.combinations(units, 2)
+        for a in _IN_PRODUCTS
+        for b in _IN_PRODUCTS
+    ]
+    reach = np.array([*single, *double]).reshape(-1, number)
+    size = np.sqrt(np.vecdot(reach, reach))
+    candidates = list(reach[(size >= RANGE[0]) & (size <= RANGE[1])])
+    rates = np.zeros((1, number))
+    left = cross_validated(rates, t, y, h, weight)
+    columns = y.shape[1] + 1 + number
+    least = EXACT * left
+    while len(rates) < _MOST_TERMS and candidates and left > least:
+        if SPARE * columns * (len(rates) + 1) > count * (1.0 - 1.0 / FOLD):
+            break
+        residual = residual_of(regressed(rates, t, y, h, weight), t, y, h)
+        gains = [gain(rates, np.exp(t @ one), t, y, residual, weight) for one in candidates]
+        candidates = [candidates[k] for k in np.argsort(gains)[-_KEPT:]]
+        tried = [np.vstack([rates, one]) for one in candidates[-_TRIED:]]
+        lefts = [cross_validated(more, t, y, h, weight) for more in tried]
+        best = int(np.argmin(lefts))
+        if not lefts[best] < BETTER * left:
+            break
+        more, then = tried[best], lefts[best]
+        if then > least:
+            other = moved(more, t, y, h, weight, units)
+            after = cross_validated(other, t, y, h, weight) if _is_sane(other) else math.inf
+            more, then = (other, after) if after < BETTER * then else (more, then)
+        rates, left = _without_needless(more, then, least, t, y, h, weight)
+    return rates, left
+
+
+def _without_needless(
+    rates: Array, left: float, least: float, t: Array, y: Array, h: Array, weight: Array
+) -> tuple[Array, float]:
+    """Leave out terms without which no more is left: the last one may be what they stood for."""
+    for k in range(len(rates) - 2, 0, -1):
+        fewer = np.delete(rates, k, axis=0)
+        without = cross_validated(fewer, t, y, h, weight)
+        if without < _NO_WORSE * left or without < least:
+            rates, left = fewer, min(left, without)
+    return rates, left
+
+
+def _is_sane(rates: Array) -> bool:
+    """Return whether these are rates of different terms."""
+    sizes = np.abs(rates).max(axis=1)
+    differ = np.abs(rates[:, None] - rates).max(axis=2) + np.eye(len(rates))
+    return bool((sizes < RANGE[1]).all() and differ.min() > 0.5 * RANGE[0])
+
+
+def moved(rates: Array, t: Array, y: Array, h: Array, weight: Array, units: Array) -> Array:
+    """Move all powers to where a regression leaves least, and round them to halves."""
+    width = len(rates) * (1 + t.shape[1] + y.shape[1])
+    every = max(1, len(t) // (_ROWS * width))
+    t, y, h, weight = (part[::every] for part in (t, y, h, weight))
+    own = t @ units.T
+    powers = np.asarray(np.linalg.solve(units.T, rates.T).T, dtype=np.float64)
+    for _ in range(_STEPS):
+        change = _step(powers, own, t, y, h, weight)
+        powers[1:] += np.clip(change, -1.0, 1.0)
+        if np.abs(change).max() < _SHORT:
+            break
+    return np.asarray((np.round(2.0 * powers) / 2.0) @ units)
+
+
+def _step(powers: Array, own: Array, t: Array, y: Array, h: Array, weight: Array) -> Array:
+    """Return by how much powers should change, with all matrices as they then should be."""
+    count, further = len(t), len(powers) - 1
+    number = own.shape[1]
+    each = np.exp(np.clip(own @ powers.T, -_LONGEST, _LONGEST))
+    middle = weight @ each / weight.sum()
+    middle[0] = 0.0
+    design = design_of(each - middle, t, y)
+    coefficients = least_squares(design, h, weight)
+    off = h - design @ coefficients
+    intercepts, slopes = np.split(coefficients, [(1 + further) * (1 + number)])
+    ones = np.concatenate([np.ones((count, 1)), t], axis=1)
+    means = np.einsum("nd,jdm->jnm", ones, intercepts.reshape(1 + further, 1 + number, -1))
+    means += np.einsum("na,jam->jnm", y, slopes.reshape(1 + further, y.shape[1], -1))
+    ways = np.einsum("nj,nk,jnm->njkm", each[:, 1:], own, means[1:]).reshape(count, -1)
+    ways = (ways - design @ least_squares(design, ways, weight)).reshape(
+        count, further * number, -1
+    )
+    ways *= np.sqrt(weight)[:, None, None]
+    gram = np.einsum("nam,nbm->ab", ways, ways)
+    right = np.einsum("nam,nm->a", ways, off * np.sqrt(weight)[:, None])
+    sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
+    found = np.linalg.lstsq(gram / sizes / sizes[:, None], right / sizes, rcond=1e-12)[0]
+    return np.asarray((found / sizes).reshape(further, number))
+
+
+def gain(rates: Array, new: Array, t: Array, y: Array, residual: Array, weight: Array) -> float:
+    """Return how much of the residuals a further term explains, about, by its values at pairs."""
+    known = np.exp(t @ rates.T)
+    new = new - known @ np.linalg.lstsq(known * np.sqrt(weight)[:, None], new * np.sqrt(weight))[0]
+    design = new[:, None] * np.concatenate([np.ones((len(t), 1)), t, y], axis=1)
+    right = (design.T * weight) @ residual
+    return float((right * least_squares(design, residual, weight)).sum())
