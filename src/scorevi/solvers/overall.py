@@ -22,6 +22,7 @@ import scipy.special
 
 from scorevi.base.arrays import Array
 from scorevi.families import Gaussian, Mixture
+from scorevi.families.gaussian import HALF_LOG_2PI
 
 _ROUNDS, _STILL = 30, 1e-3
 """Of expectation maximisation: at most, and the change of a weight at which it ends."""
@@ -34,12 +35,14 @@ _PRIOR = 2.0
 _AROUND, _AT_ENDS, _BEYOND, _NARROW = (1.6, 0.12), 0.2, 1e-3, 0.5
 """Draws from around the whole mixture: by how much wider, and in what share; those at its ends: in
 what share, what part of the weight lies beyond, and how narrow they are, in standard deviations."""
-_TAIL = 2.2, 0.01
-"""A last component: by how much it is wider than all, and its weight. It adds two per cent to the
-standard deviations, and keeps the importance weights of what lies far outside from being large."""
-_TEMPERED = 0.5
-_LEAST = 1e-6
-"""The weight of a component that stays."""
+_TAILS, _TAIL, _FATTER = 0.01, 0.02, 3.0
+"""Components at the ends: their weight, what part lies beyond where they are, and how wide they
+are, in mean distances of that. They keep the importance weights of what is outside from being
+large, on each side by as much as its tail is long: a scale's logarithm may have a long one below,
+and none above."""
+_TEMPERED = 0.25
+_FEWEST = 6.0
+"""Effective draws of a component that stays."""
 
 
 def importance(log_ratio: Array) -> Array:
@@ -72,30 +75,35 @@ def mixture_of(t: Array, weight: Array) -> Mixture:
     means = white[_spread(white, weight, most)]
     narrow = len(means) ** (-2.0 / dim)
     covariances = np.tile(narrow * np.eye(dim), (len(means), 1, 1))
-    log_weights = np.full(len(means), -math.log(len(means)))
+    log_weights = np.full(len(means), math.log1p(-_TAILS) - math.log(len(means)))
+    tails = _ends(whole, t, weight, _TAIL, None)
+    log_each = math.log(_TAILS / len(tails))
+    log_tails = np.array([tail.log_density(t) for tail in tails]).T + log_each
+    # As the densities of the others are: of whitened points, and without their constant.
+    log_tails += whole.log_det + dim * HALF_LOG_2PI
     for _ in range(_ROUNDS):
         log_parts = log_weights + _log_normal(white, means, covariances)
-        share = np.exp(log_parts - scipy.special.logsumexp(log_parts, axis=1, keepdims=True))
+        both = np.concatenate([log_parts, log_tails], axis=1)
+        share = np.exp(log_parts - scipy.special.logsumexp(both, axis=1, keepdims=True))
         share *= weight[:, None]
         total = share.sum(axis=0)
-        kept = total > _LEAST
-        share, total = share[:, kept], total[kept]
+        seen = total**2 / np.maximum((share**2).sum(axis=0), 1e-300)
+        kept = seen > _FEWEST
+        share, total, seen = share[:, kept], total[kept], seen[kept]
         means = (share.T @ white) / total[:, None]
-        seen = effective * total
         away = white[:, None, :] - means
         spread = np.einsum("nk,nka,nkb->kab", share / total, away, away)
         prior = narrow * np.eye(dim) * (_PRIOR / (seen + _PRIOR))[:, None, None]
         covariances = spread * (seen / (seen + _PRIOR))[:, None, None] + prior
-        before, log_weights = log_weights[kept], np.log(total / total.sum())
+        before, log_weights = log_weights[kept], np.log((1.0 - _TAILS) * total / total.sum())
         if np.abs(np.exp(log_weights) - np.exp(before)).max() < _STILL:
             break
     parts = [
         _gaussian(mean + root @ one, root @ each @ root.T)
         for one, each in zip(means, covariances, strict=True)
     ]
-    wide, part = _TAIL
-    log_weights = np.append(log_weights + math.log1p(-part), math.log(part))
-    return Mixture(log_weights=log_weights, components=[*parts, whole.scaled(wide)])
+    log_weights = np.append(log_weights, np.full(len(tails), log_each))
+    return Mixture(log_weights=log_weights, components=[*parts, *tails])
 
 
 def wider(over: Mixture, t: Array, weight: Array) -> Mixture:
@@ -104,26 +112,43 @@ def wider(over: Mixture, t: Array, weight: Array) -> Mixture:
     Those are where one draw in a thousand lies beyond, along each axis, to each side.
     """
     around = over.coordinates
-    ends = [
-        _end(around, t[:, axis], weight, axis, level)
-        for axis in range(over.dim)
-        for level in (_BEYOND, 1.0 - _BEYOND)
-    ]
+    ends = _ends(around, t, weight, _BEYOND, _NARROW)
     shares = [_AROUND[1], *(_AT_ENDS / len(ends) for _ in ends)]
     weights = np.append((1.0 - sum(shares)) * over.weights, shares)
     return Mixture(weights, [*over.components, around.scaled(_AROUND[0]), *ends])
 
 
-def _end(around: Gaussian, along: Array, weight: Array, axis: int, level: float) -> Gaussian:
-    """Return a narrower Gaussian where q(t) ends along an axis, elsewhere as wide as it is."""
+def _ends(
+    around: Gaussian, t: Array, weight: Array, beyond: float, width: float | None
+) -> list[Gaussian]:
+    """Return Gaussians where a part of the weight lies beyond, along each axis, to each side.
+
+    Elsewhere they are as wide as all; along their axis ``width`` times that, or by how far it is
+    to what lies beyond.
+    """
+    return [
+        _end(around, t[:, axis], weight, axis, level, width)
+        for axis in range(around.dim)
+        for level in (beyond, 1.0 - beyond)
+    ]
+
+
+def _end(
+    around: Gaussian, along: Array, weight: Array, axis: int, level: float, width: float | None
+) -> Gaussian:
     order = np.argsort(along)
     last = int(np.searchsorted(np.cumsum(weight[order]), level))
     place = float(along[order[min(last, len(order) - 1)]])
+    if width is None:
+        side = along > place if level > 0.5 else along < place
+        far = float(weight[side] @ np.abs(along[side] - place))
+        width = _FATTER * far / max(float(weight[side].sum()), 1e-300) / around.sd[axis]
+        width = min(max(width, _NARROW), 1.0 / _NARROW)
     unit = np.eye(around.dim)[axis]
     way = around.factor.T @ unit / around.sd[axis]
     away = (place - float(around.mean[axis])) / around.sd[axis]
-    root = np.eye(around.dim) + (_NARROW - 1.0) * np.outer(way, way)
-    return around.moved(away * way, root, math.log(_NARROW))
+    root = np.eye(around.dim) + (width - 1.0) * np.outer(way, way)
+    return around.moved(away * way, root, math.log(width))
 
 
 def _spread(white: Array, weight: Array, count: int) -> Array:
