@@ -217,13 +217,12 @@ class Mixing:
         """Begin a mixture where no scales explain the scores, with all that was drawn for them."""
         begun = self._begun(nesting.replay)
         new = min(len(nesting.log_p), len(nesting.z))
-        old = len(nesting.z) - new
         log_then = nesting.log_given[-new:] + nesting.mixed[-new:] - math.log(nesting.counts.sum())
         return begun._replace(
-            z=nesting.z,
-            h=nesting.h,
-            log_p=np.append(begun.log_p[-old:] if old else [], nesting.log_p[-new:]),
-            log_then=np.append(begun.log_then[-old:] if old else [], log_then),
+            z=np.concatenate([begun.z, nesting.z[-new:]]),
+            h=np.concatenate([begun.h, nesting.h[-new:]]),
+            log_p=np.append(begun.log_p, nesting.log_p[-new:]),
+            log_then=np.append(begun.log_then, log_then),
         )
 
     def most(self, dim: int) -> int:

@@ -23,7 +23,7 @@ from scorevi.base.threads import one_thread
 from scorevi.families import Mixture, Nested, is_sound
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch
-from scorevi.solvers.overall import importance, mixture_of, wider
+from scorevi.solvers.overall import farthest, importance, mixture_of, wider
 from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
 from scorevi.solvers.scales import Structure, structure
@@ -56,6 +56,8 @@ _CORRECTED = 3.0
 _AGAIN, _SETTLED = 1.35, 0.05
 """By how much the draws grow between two looks at the scales, and by how little means and sds may
 have changed from one to the next, in sds."""
+_OUTSIDE = 0.003
+"""What the farthest draws may weigh together, along each axis and to each side."""
 _FEWEST, _GROWING = 48, 0.2
 """The size of a batch: at least, and over all draws before it."""
 _NEEDED = 4.0
@@ -175,9 +177,9 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         mixed, _log(before) - 0.5 * np.vecdot(scales, scales) - number * HALF_LOG_2PI
     )
     log_then -= math.log(len(z))
+    sane = believed(q.given, scales, others, scores)
     weight = evened(q.given, scales)
     weight *= np.exp(_TEMPERED * np.minimum(0.0, q.over.log_density(scales) - log_then))
-    sane = believed(q.given, scales, others, scores)
     weight = weight[sane]
     pairs = scales[sane], others[sane], scores[sane], weight
     rates, looked = q.given.rates, state.looked
@@ -227,6 +229,8 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         over = now.over
         moved = np.abs(over.mean - then[0]) / over.sd
         is_settled = max(moved.max(), np.abs(np.log(over.sd / then[1])).max()) < _SETTLED
+        is_known = more[last] == 0.0
+        is_settled &= farthest(recent[is_known], counted[is_known]) < _OUTSIDE
         following = following._replace(settled=np.concatenate([[drawn], over.mean, over.sd]))
     is_long = drawn >= _LONGEST + _LONGEST_PER_DIMENSION * dim
     if is_long or (is_settled and effective >= _EFFECTIVE):

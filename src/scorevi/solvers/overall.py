@@ -40,6 +40,7 @@ _TAILS, _TAIL, _FATTER = 0.01, 0.02, 3.0
 are, in mean distances of that. They keep the importance weights of what is outside from being
 large, on each side by as much as its tail is long: a scale's logarithm may have a long one below,
 and none above."""
+_FAR = 10
 _TEMPERED = 0.25
 _FEWEST = 6.0
 """Effective draws of a component that stays."""
@@ -116,6 +117,17 @@ def wider(over: Mixture, t: Array, weight: Array) -> Mixture:
     shares = [_AROUND[1], *(_AT_ENDS / len(ends) for _ in ends)]
     weights = np.append((1.0 - sum(shares)) * over.weights, shares)
     return Mixture(weights, [*over.components, around.scaled(_AROUND[0]), *ends])
+
+
+def farthest(t: Array, weight: Array) -> float:
+    """Return what the ten farthest points weigh, along the axis and to the side where it is most.
+
+    Where that is not little, there is more to find beyond them.
+    """
+    order = np.argsort(t, axis=0)
+    return float(
+        max(weight[order[:_FAR]].sum(axis=0).max(), weight[order[-_FAR:]].sum(axis=0).max())
+    )
 
 
 def _ends(

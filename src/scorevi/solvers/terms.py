@@ -112,8 +112,12 @@ def believed(given: Given, t: Array, y: Array, h: Array) -> Mask:
 
 
 def evened(given: Given, t: Array) -> Array:
-    """Return weights by which the scores at all t are about of one size, and none decides alone."""
-    return np.asarray(_precision(given, t) ** -1.5)
+    """Return weights by which large scores count a little less, and none decides alone.
+
+    A little: in the neck of a funnel scores are large and well explained, and must be, or else the
+    neck is not followed.
+    """
+    return np.asarray(_precision(given, t) ** -0.5)
 
 
 def residual_of(given: Given, t: Array, y: Array, h: Array) -> Array:
