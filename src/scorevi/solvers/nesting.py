@@ -26,7 +26,7 @@ from scorevi.solvers.base import Batch
 from scorevi.solvers.overall import farthest, importance, mixture_of, wider
 from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
-from scorevi.solvers.scales import Structure, structure
+from scorevi.solvers.scales import MOST_SCALES, Structure, structure
 from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed, unexplained
 from scorevi.solvers.weights import weights
 
@@ -41,9 +41,11 @@ _POOR = 0.3
 _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
-_OFTEN, _SEARCHED = 1.5, 1.5
-"""By how much the memory grows until terms are chosen anew; and draws, over the pairs before them,
-up to which further scales are looked for."""
+_NOT_MUCH, _HOPEFUL = 0.05, 0.7
+"""What terms may leave, and the part of the effective draws that must be in sight, to go on."""
+_OFTEN, _SEARCHED = (1.6, 1.25), 1.5
+"""By how much the memory grows until terms are chosen anew, where they leave little and where they
+do not; and draws, over the pairs before them, up to which further scales are looked for."""
 _FEWER = 0.3
 """What further scales must leave at most, of what is left without them, to begin again."""
 _MEMORY = 4096
@@ -58,6 +60,8 @@ _AGAIN, _SETTLED = 1.35, 0.05
 have changed from one to the next, in sds."""
 _OUTSIDE = 0.003
 """What the farthest draws may weigh together, along each axis and to each side."""
+_UNLIKELY = 10.0, 0.1
+"""Nats below the best from which on a pair counts less, and by how much for each."""
 _FEWEST, _GROWING = 48, 0.2
 """The size of a batch: at least, and over all draws before it."""
 _NEEDED = 4.0
@@ -128,22 +132,39 @@ def _begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingS
     """Begin with scales that were found, and all pairs there are."""
     base, over = state.q, Mixture.standard(len(found.scales))
     q = Nested(base, found.turn, over, found.given, found.scales, _ROUGHLY)
-    return NestingState(
+    nothing = np.empty(0)
+    begun = NestingState(
         q=q,
         proposal=q,
         replay=state,
         z=z,
         h=h,
-        log_p=np.empty(0),
-        log_given=np.empty(0),
-        more=np.empty(0),
+        log_p=nothing,
+        log_given=nothing,
+        more=nothing,
         stages=(),
-        mixed=np.full(len(z), -np.inf),
-        counts=np.empty(0),
+        mixed=nothing,
+        counts=nothing,
         left=found.left / found.before,
         looked=len(z),
+        settled=nothing,
+        batch_size=0,
+    )
+    return _afresh(begun)
+
+
+def _afresh(state: NestingState) -> NestingState:
+    """Forget what draws said of the scales, as long as little was known of all else given them."""
+    nothing, over = np.empty(0), state.q.over
+    return state._replace(
+        log_p=nothing,
+        log_given=nothing,
+        more=nothing,
+        stages=(),
+        mixed=np.full(len(state.z), -np.inf),
+        counts=nothing,
         settled=np.concatenate([[0.0], over.mean, over.sd]),
-        batch_size=_batch_size(base.dim, 0),
+        batch_size=_batch_size(state.q.dim, 0),
     )
 
 
@@ -180,19 +201,22 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     sane = believed(q.given, scales, others, scores)
     weight = evened(q.given, scales)
     weight *= np.exp(_TEMPERED * np.minimum(0.0, q.over.log_density(scales) - log_then))
+    weight[-drawn:] *= _likely(state.log_p - state.log_given)[-len(weight) :]
     weight = weight[sane]
     pairs = scales[sane], others[sane], scores[sane], weight
     rates, looked = q.given.rates, state.looked
     left = state.left
-    if len(z) >= _OFTEN * looked and left > EXACT:
-        if drawn <= _SEARCHED * len(state.replay.z):
+    is_much = left > _NOT_MUCH
+    if left > EXACT and len(z) >= _OFTEN[is_much] * looked:
+        if number < MOST_SCALES and drawn <= _SEARCHED * len(state.replay.z):
             found = structure(base, state.z[sane], state.h[sane], weight)
             if found is not None and _is_further(found, q.scales, left):
                 begun = _begun(state.replay, found, state.z, state.h)
                 return begun, _info(q, batch, 0.0)
         units = base.factor[list(q.scales)] @ q.turn[:, :number]
-        rates, looked = chosen(*pairs, units)[0], len(z)
-        left = unexplained(rates, *pairs)
+        other, looked = chosen(*pairs, units)[0], len(z)
+        lefts = unexplained(rates, *pairs), unexplained(other, *pairs)
+        rates, left = (rates, lefts[0]) if lefts[0] <= lefts[1] else (other, lefts[1])
     given = q.given
     if left > EXACT or looked > state.looked:
         given = regressed(rates, *pairs, parameters(base, q.turn, q.scales))
@@ -223,6 +247,8 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         looked=looked,
         batch_size=_batch_size(dim, drawn),
     )
+    if left < _FEWER * state.left:
+        return _afresh(following), info
     is_settled = False
     if drawn >= _AGAIN * state.settled[0]:
         then = state.settled[1:].reshape(2, number)
@@ -232,7 +258,9 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         is_known = more[last] == 0.0
         is_settled &= farthest(recent[is_known], counted[is_known]) < _OUTSIDE
         following = following._replace(settled=np.concatenate([[drawn], over.mean, over.sd]))
-    is_long = drawn >= _LONGEST + _LONGEST_PER_DIMENSION * dim
+    longest = _LONGEST + _LONGEST_PER_DIMENSION * dim
+    is_hopeless = left > _NOT_MUCH and effective * longest < _HOPEFUL * _EFFECTIVE * drawn
+    is_long = drawn >= longest * (0.4 if is_hopeless else 1.0)
     if is_long or (is_settled and effective >= _EFFECTIVE):
         following = following._replace(
             ending=f"Gaussian given {number} scales, with {effective:.0f} effective draws of them",
@@ -248,7 +276,13 @@ def _batch_size(dim: int, drawn: int) -> int:
 
 def _is_further(found: Structure, scales: tuple[int, ...], left: float) -> bool:
     """Return whether there are scales that were not known, and much is explained by them."""
-    return set(found.scales) > set(scales) and found.left < _FEWER * left * found.before
+    return set(found.scales) != set(scales) and found.left < _FEWER * left * found.before
+
+
+def _likely(log_t: Array) -> Array:
+    """Return how much pairs count by how likely their scales seem: wild draws count nothing."""
+    below = np.nanmax(log_t) - log_t
+    return np.asarray(np.exp(-_UNLIKELY[1] * np.maximum(below - _UNLIKELY[0], 0.0)))
 
 
 def _ends(rates: Array, seen: Array) -> Array:

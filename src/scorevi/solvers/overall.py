@@ -35,7 +35,7 @@ _PRIOR = 2.0
 _AROUND, _AT_ENDS, _BEYOND, _NARROW = (1.6, 0.12), 0.2, 1e-3, 0.5
 """Draws from around the whole mixture: by how much wider, and in what share; those at its ends: in
 what share, what part of the weight lies beyond, and how narrow they are, in standard deviations."""
-_TAILS, _TAIL, _FATTER = 0.01, 0.02, 3.0
+_TAILS, _TAIL, _FATTER = 0.01, 0.02, 2.0
 """Components at the ends: their weight, what part lies beyond where they are, and how wide they
 are, in mean distances of that. They keep the importance weights of what is outside from being
 large, on each side by as much as its tail is long: a scale's logarithm may have a long one below,
@@ -155,7 +155,7 @@ def _end(
         side = along > place if level > 0.5 else along < place
         far = float(weight[side] @ np.abs(along[side] - place))
         width = _FATTER * far / max(float(weight[side].sum()), 1e-300) / around.sd[axis]
-        width = min(max(width, _NARROW), 1.0 / _NARROW)
+        width = min(max(width, _NARROW**4), 1.0 / _NARROW)
     unit = np.eye(around.dim)[axis]
     way = around.factor.T @ unit / around.sd[axis]
     away = (place - float(around.mean[axis])) / around.sd[axis]

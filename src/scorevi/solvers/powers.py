@@ -1,7 +1,8 @@
 r"""The powers of scales in the precision of everything else.
 
-Powers ½, 1 and 2 of scales and their inverses, and products of two, one by one, the one first that
-leaves least, as long as pairs that had no part in it are explained better. Where a scale is known
+Powers ½, 1 and 2 of scales and their inverses, products of two, and the powers half way between two
+that were chosen, one by one, the one first that leaves least, as long as pairs that had no part in
+it are explained better. Where a scale is known
 well, its powers look alike: so all are then moved together to where a regression leaves least, by
 Gauss and Newton's steps with the matrices eliminated, and rounded to halves.
 
@@ -33,7 +34,7 @@ POWERS = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0)
 _IN_PRODUCTS = (-2.0, -1.0, 1.0, 2.0)
 RANGE = 0.01, 5.0
 """Rates, in the standard deviations of q, that can be seen and that are no wall."""
-_MOST_TERMS = 5
+_MOST_TERMS = 8
 BETTER = 0.85
 """What a further term must leave at most, of what was left before."""
 _NO_WORSE = 1.02
@@ -42,9 +43,11 @@ SPARE = 1.3
 """Pairs for each coefficient of a score."""
 _TRIED, _KEPT = 4, 24
 """Terms of which each is tried; and of which one may be the next but one."""
-_STEPS, _SHORT = 8, 0.02
+_STEPS, _SHORT = 5, 0.05
 """Steps by which powers are moved, and how short the last is."""
-_ROWS = 3
+_LARGEST = 4.0
+"""Power of a scale."""
+_ROWS = 2
 """Pairs, over the coefficients of a score, by which they are."""
 _LONGEST = 40.0
 
@@ -76,13 +79,15 @@ def chosen(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[A
     left = cross_validated(rates, t, y, h, weight)
     columns = y.shape[1] + 1 + number
     least = EXACT * left
-    while len(rates) < _MOST_TERMS and candidates and left > least:
+    while len(rates) < _MOST_TERMS and left > least:
         if SPARE * columns * (len(rates) + 1) > count * (1.0 - 1.0 / FOLD):
             break
         residual = residual_of(regressed(rates, t, y, h, weight), t, y, h)
-        gains = [gain(rates, np.exp(t @ one), t, y, residual, weight) for one in candidates]
-        candidates = [candidates[k] for k in np.argsort(gains)[-_KEPT:]]
-        tried = [np.vstack([rates, one]) for one in candidates[-_TRIED:]]
+        likely = [*candidates, *_between(rates)]
+        gains = [gain(rates, np.exp(t @ one), t, y, residual, weight) for one in likely]
+        likely = [likely[k] for k in np.argsort(gains)[-_KEPT:]]
+        candidates = [one for one in candidates if any(one is other for other in likely)]
+        tried = [np.vstack([rates, one]) for one in likely[-_TRIED:]]
         lefts = [cross_validated(more, t, y, h, weight) for more in tried]
         best = int(np.argmin(lefts))
         if not lefts[best] < BETTER * left:
@@ -90,7 +95,8 @@ def chosen(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[A
         more, then = tried[best], lefts[best]
         if then > least:
             other = moved(more, t, y, h, weight, units)
-            after = cross_validated(other, t, y, h, weight) if _is_sane(other) else math.inf
+            is_sane = _is_sane(other, units)
+            after = cross_validated(other, t, y, h, weight) if is_sane else math.inf
             more, then = (other, after) if after < BETTER * then else (more, then)
         rates, left = _without_needless(more, then, least, t, y, h, weight)
     return rates, left
@@ -108,11 +114,17 @@ def _without_needless(
     return rates, left
 
 
-def _is_sane(rates: Array) -> bool:
-    """Return whether these are rates of different terms."""
-    sizes = np.abs(rates).max(axis=1)
+def _between(rates: Array) -> list[Array]:
+    """Return rates half way between two: where squares have those, their products have these."""
+    ways = [0.5 * (one + other) for one, other in itertools.combinations(rates, 2)]
+    return [way for way in ways if np.abs(rates - way).max(axis=1).min() > 0.5 * RANGE[0]]
+
+
+def _is_sane(rates: Array, units: Array) -> bool:
+    """Return whether these are rates of different terms, and none of a power that no model has."""
+    powers = np.linalg.solve(units.T, rates.T)
     differ = np.abs(rates[:, None] - rates).max(axis=2) + np.eye(len(rates))
-    return bool((sizes < RANGE[1]).all() and differ.min() > 0.5 * RANGE[0])
+    return bool(np.abs(powers).max() <= _LARGEST and differ.min() > 0.5 * RANGE[0])
 
 
 def moved(rates: Array, t: Array, y: Array, h: Array, weight: Array, units: Array) -> Array:
@@ -142,15 +154,14 @@ def _step(powers: Array, own: Array, t: Array, y: Array, h: Array, weight: Array
     off = h - design @ coefficients
     intercepts, slopes = np.split(coefficients, [(1 + further) * (1 + number)])
     ones = np.concatenate([np.ones((count, 1)), t], axis=1)
-    means = np.einsum("nd,jdm->jnm", ones, intercepts.reshape(1 + further, 1 + number, -1))
-    means += np.einsum("na,jam->jnm", y, slopes.reshape(1 + further, y.shape[1], -1))
-    ways = np.einsum("nj,nk,jnm->njkm", each[:, 1:], own, means[1:]).reshape(count, -1)
-    ways = (ways - design @ least_squares(design, ways, weight)).reshape(
-        count, further * number, -1
-    )
-    ways *= np.sqrt(weight)[:, None, None]
-    gram = np.einsum("nam,nbm->ab", ways, ways)
-    right = np.einsum("nam,nm->a", ways, off * np.sqrt(weight)[:, None])
+    means = ones @ intercepts.reshape(1 + further, 1 + number, -1)[1:]
+    means += y @ slopes.reshape(1 + further, y.shape[1], -1)[1:]
+    each = each[:, 1:, None] * own[:, None, :]
+    ways = (each[..., None] * means.transpose(1, 0, 2)[:, :, None, :]).reshape(count, -1)
+    ways -= design @ least_squares(design, ways, weight)
+    ways *= np.sqrt(weight)[:, None]
+    flat = ways.reshape(count, further * number, -1).swapaxes(0, 1).reshape(further * number, -1)
+    gram, right = flat @ flat.T, flat @ (off * np.sqrt(weight)[:, None]).ravel()
     sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     found = np.linalg.lstsq(gram / sizes / sizes[:, None], right / sizes, rcond=1e-12)[0]
     return np.asarray((found / sizes).reshape(further, number))

@@ -43,8 +43,8 @@ _NOTHING = 0.05
 """Mean square of what is left of all scores, where nothing more need be found."""
 _FEWER = 0.3
 """What a further scale must leave at most, of what was left before, where that was nothing."""
-_SHORT_LIST = 24
-"""Parameters of which each is looked at."""
+_SHORT_LIST, _TRIED = 24, 3
+"""Parameters of which each is looked at, and of which each is tried."""
 
 
 class Structure(NamedTuple):
@@ -85,29 +85,28 @@ def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | 
     residual = residual_of(line, z[:, :0], z, h)
     directions = base.factor.T / base.sd
     found: Structure | None = None
+    # A scale that explains nothing alone may do so together with the next.
+    tried: tuple[int, ...] = ()
     needless: set[int] = set()
-    for _ in range(MOST_SCALES):
-        before = () if found is None else found.scales
-        if len(before) == dim - 1:
+    known: dict[tuple[int, ...], Structure] = {}
+    while len(tried) < min(MOST_SCALES, dim - 1):
+        likely = _next(z, residual, weight, directions, _axes(directions, tried), needless)
+        if not likely:
             break
-        axes = _axes(directions, before)
-        parameter = _next(z, residual, weight, directions, axes, needless)
-        if parameter is None:
-            break
-        new = _with_scales(base, z, h, weight, (*before, parameter))
+        each = [_with_scales(base, z, h, weight, (*tried, one), known) for one in likely]
+        best = int(np.argmin([one.left / one.before for one in each]))
+        tried, new = (*tried, likely[best]), each[best]
         # Little is left, as a rule, and yet the posterior may be Gaussian with one scale more.
-        least = _FEWER if found is not None and found.left < _NOTHING else BETTER
-        explained = 0.0 if found is None else found.explains
-        is_better = new.left < least * new.before * (1.0 - explained)
-        if len(new.scales) == len(before) or not is_better:
-            needless.add(parameter)
-            if found is not None and found.left < _NOTHING:
+        is_little = found is not None and found.left < _NOTHING
+        least = new.before * (1.0 if found is None else 1.0 - found.explains)
+        if new.left < (_FEWER if is_little else BETTER) * least:
+            found, residual = new, _residual(new, z, h)
+            needless |= set(tried) - set(new.scales)
+            tried = new.scales
+            if new.left < EXACT * new.before:
                 break
-            continue
-        found = new
-        if new.left < EXACT * new.before:
+        elif is_little:
             break
-        residual = _residual(new, z, h)
     return found
 
 
@@ -124,9 +123,16 @@ def _axes(directions: Array, scales: tuple[int, ...]) -> Array:
 
 
 def _with_scales(
-    base: Gaussian, z: Array, h: Array, weight: Array, scales: tuple[int, ...]
+    base: Gaussian,
+    z: Array,
+    h: Array,
+    weight: Array,
+    scales: tuple[int, ...],
+    known: dict[tuple[int, ...], Structure],
 ) -> Structure:
     """Find the terms, given which parameters are scales; those that no term has are none."""
+    if scales in known:
+        return known[scales]
     number = len(scales)
     axes = _axes(base.factor.T / base.sd, scales)
     turn = np.concatenate([axes, scipy.linalg.null_space(axes.T)], axis=1)
@@ -137,10 +143,11 @@ def _with_scales(
     has_part = powers > 0.5 * min(map(abs, POWERS))
     if has_part.any() and not has_part.all():
         rest = tuple(one for one, has in zip(scales, has_part, strict=True) if has)
-        return _with_scales(base, z, h, weight, rest)
+        return _with_scales(base, z, h, weight, rest, known)
     before = cross_validated(np.zeros((1, number)), *pairs)
     own = parameters(base, turn, scales)
-    return Structure(scales, turn, regressed(rates, *pairs, own), before, left)
+    known[scales] = Structure(scales, turn, regressed(rates, *pairs, own), before, left)
+    return known[scales]
 
 
 def _next(
@@ -150,10 +157,10 @@ def _next(
     directions: Array,
     axes: Array,
     needless: set[int],
-) -> int | None:
-    """Return the parameter by which most of what is left is explained, if there is one.
+) -> list[int]:
+    """Return parameters by which most of what is left may be explained, the best first.
 
-    Of those along which the precision changes most, that in which a line explains most.
+    Of those along which the precision changes most, those in which a line explains most.
     """
     third = third_derivatives(z, residual, weight)
     ways = directions - axes @ (axes.T @ directions)
@@ -163,11 +170,9 @@ def _next(
     strength[list(needless)] = -math.inf
     least = _BENT[bool(axes.size)]
     likely = [int(j) for j in np.argsort(-strength)[:_SHORT_LIST] if strength[j] > least]
-    if not likely:
-        return None
     nothing = np.zeros((1, 1))
     gains = []
     for j in likely:
         t = (z @ directions[:, j])[:, None]
         gains.append(gain(nothing, t[:, 0], t, z, residual, weight))
-    return likely[int(np.argmax(gains))]
+    return [likely[k] for k in np.argsort(gains)[::-1][:_TRIED]]

@@ -9,7 +9,7 @@ far as they stand out from their noise.
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg import lapack
 
 from scorevi.base.arrays import Array, Mask
 from scorevi.families import Gaussian
@@ -48,6 +48,10 @@ def regressed(
     if float(square.max()) > most:
         weight = weight * (most / np.maximum(square, most))
         coefficients = least_squares(design, h, weight)
+        off = h - design @ coefficients
+    if own is not None:
+        # To the last digit: deep in a neck all but one direction in 1e8 must cancel.
+        coefficients += least_squares(design, off, weight)
         off = h - design @ coefficients
     split = len(rates) * (1 + number)
     slopes = -coefficients[split:].reshape(len(rates), width, width)
@@ -122,11 +126,10 @@ def evened(given: Given, t: Array) -> Array:
 
 def residual_of(given: Given, t: Array, y: Array, h: Array) -> Array:
     """Return what a Gaussian given t leaves of the scores of y."""
-    powers = np.exp(t @ given.rates.T)
-    ones = np.concatenate([np.ones((len(t), 1)), t], axis=1)
-    known = np.einsum("nj,nd,jdm->nm", powers, ones, given.linear)
-    images = np.einsum("nj,njm->nm", powers, np.einsum("jab,nb->nja", given.precisions, y))
-    return np.asarray(h - known + images)
+    design = design_of(np.exp(t @ given.rates.T), t, y)
+    width = given.width
+    coefficients = [given.linear.reshape(-1, width), -given.precisions.reshape(-1, width)]
+    return np.asarray(h - design @ np.concatenate(coefficients))
 
 
 def _precision(given: Given, t: Array) -> Array:
@@ -160,6 +163,7 @@ def _solved(gram: Array, right: Array) -> Array:
     sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
     gram = gram / sizes / sizes[:, None]
     gram[np.diag_indices(len(gram))] += _RIDGE
-    return np.asarray(
-        scipy.linalg.solve(gram, right / sizes[:, None], assume_a="pos") / sizes[:, None]
-    )
+    found, failed = lapack.dposv(gram, right / sizes[:, None], lower=1)[1:]
+    if failed:
+        found = np.linalg.lstsq(gram, right / sizes[:, None], rcond=_RIDGE)[0]
+    return np.asarray(found / sizes[:, None])
