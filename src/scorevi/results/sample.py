@@ -130,9 +130,9 @@ class Sample:
         Examples
         --------
         >>> import scorevi
-        >>> sample = scorevi.sample(scorevi.examples.eight_schools(), draws=400, ess=200)
+        >>> sample = scorevi.sample(scorevi.examples.eight_schools())
         >>> {name: values.shape for name, values in sample.draws(chains=True).items()}
-        {'mu': (4, 100), 'tau': (4, 100), 'theta': (4, 100, 8)}
+        {'mu': (4, 250), 'tau': (4, 250), 'theta': (4, 250, 8)}
         """
         check_include(include)
         values = self.named(self.flat, include, self.seed)

@@ -64,7 +64,8 @@ def weigh(q: Approximation, pool: Pool, asked: Asked) -> Weighed:
         pool.log_p[chosen],
         1.0 / (1.0 / effective_weighted(t, w) + added / asked.chains),
         r_hat(pool.theta[chosen]),
-        max(weights.khat, float(tails(t, w, log_ratio).max())),
+        # What is left of a tail where weights are even is the parameter's own.
+        weights.tail if weights.is_even else max(weights.khat, float(tails(t, w, log_ratio).max())),
     )
 
 

@@ -16,7 +16,7 @@ from scorevi.solvers.growth import MixingState
 from scorevi.solvers.gsm import GSM
 from scorevi.solvers.low_rank import RANK, LowRankReplay
 from scorevi.solvers.mixing import Mixing
-from scorevi.solvers.nesting import NestingState
+from scorevi.solvers.nesting_state import NestingState
 from scorevi.solvers.replay import Replay, ReplayState
 from scorevi.solvers.scouts import Scout
 

@@ -49,7 +49,8 @@ from scorevi.solvers.growth import (
     to_split,
     under,
 )
-from scorevi.solvers.nesting import NestingState, nested, step
+from scorevi.solvers.nesting import nested, step
+from scorevi.solvers.nesting_state import NestingState
 from scorevi.solvers.replay import Replay, ReplayState
 from scorevi.solvers.scouts import (
     DRAWS,
@@ -63,6 +64,7 @@ from scorevi.solvers.scouts import (
     send,
     shorten,
 )
+from scorevi.solvers.weights import judged
 
 _MOST_DIMENSIONS = 256
 _MANY = 8
@@ -316,7 +318,7 @@ class Mixing:
             batch_size=size,
             ending="" if scouts else _ending(growth.count, drawn, drawn - changed, size, cut),
         )
-        return following, _info(state.q, batch, growth.count)
+        return following, MixingInfo(growth.count, *judged(state.q, batch))
 
 
 def _pairs(state: MixingState) -> Pairs:
@@ -372,14 +374,3 @@ def _ending(count: int, drawn: int, since: int, size: int, cut: bool) -> str:
     if cut:
         return f"{count} components are as many as may be, and the posterior goes on beyond them"
     return f"{count} components, and nothing was added in the last {since} gradients"
-
-
-def _info(q: Mixture, batch: Batch, count: int) -> MixingInfo:
-    """Judge a mixture by draws of what it was drawn by."""
-    theta = np.asarray(batch.theta)
-    log_q = np.asarray(q.log_density(theta))
-    weight = np.exp(np.minimum(0.0, log_q - batch.log_q - np.max(log_q - batch.log_q)))
-    weight /= weight.sum()
-    mismatch = q.mismatch(theta, np.asarray(batch.score))
-    fisher = float(weight @ np.vecdot(mismatch, mismatch)) / q.dim
-    return MixingInfo(count, float(weight @ (np.asarray(batch.log_density) - log_q)), fisher)

@@ -18,17 +18,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scorevi.base.arrays import Array
+from scorevi.base.arrays import Array, Mask
 from scorevi.base.threads import one_thread
-from scorevi.families import Mixture, Nested, is_sound
+from scorevi.families import is_sound
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch
-from scorevi.solvers.overall import farthest, importance, mixture_of, wider
+from scorevi.solvers.nesting_state import (
+    NestingState,
+    afresh,
+    batch_size,
+    begun,
+    remembering,
+    split,
+)
+from scorevi.solvers.overall import TEMPERED, farthest, importance, mixture_of, wider
 from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
-from scorevi.solvers.scales import MOST_SCALES, Structure, structure
+from scorevi.solvers.scales import MOST_SCALES, structure
 from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed, unexplained
-from scorevi.solvers.weights import weights
+from scorevi.solvers.weights import judged, weights
 
 _EXPLAINED = 0.6
 """The part of what is not Gaussian that must be explained."""
@@ -36,21 +44,17 @@ _TEMPERED = 0.25
 """The power of weights of pairs in regressions: those at the ends count too."""
 _FOLLOWED = 1.0
 """By how much the exponent of a term may go beyond what was seen, where terms are not exact."""
-_POOR = 0.3
-"""What terms may leave, over what a line leaves, where a mixture does no better."""
 _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
-_NOT_MUCH, _HOPEFUL = 0.05, 0.7
-"""What terms may leave, and the part of the effective draws that must be in sight, to go on."""
+_NOT_MUCH, _HOPEFUL, _SOONER = 0.05, 0.7, 0.4
+"""What terms may leave, and the part of the effective draws that must be in sight, to go on beyond
+this part of the draws."""
 _OFTEN, _SEARCHED = (1.6, 1.25), 1.5
 """By how much the memory grows until terms are chosen anew, where they leave little and where they
 do not; and draws, over the pairs before them, up to which further scales are looked for."""
 _FEWER = 0.3
 """What further scales must leave at most, of what is left without them, to begin again."""
-_MEMORY = 4096
-_ROUGHLY = 128
-"""Points by which moments are taken on the way."""
 _FARTHEST = 5.0
 """Standard deviations of q(t), over √d, from which on a draw is not believed yet."""
 _CORRECTED = 3.0
@@ -62,8 +66,6 @@ _OUTSIDE = 0.003
 """What the farthest draws may weigh together, along each axis and to each side."""
 _UNLIKELY = 10.0, 0.1
 """Nats below the best from which on a pair counts less, and by how much for each."""
-_FEWEST, _GROWING = 48, 0.2
-"""The size of a batch: at least, and over all draws before it."""
 _NEEDED = 4.0
 """Effective pairs, over D + 1, by which scales are looked for."""
 _NEGLIGIBLE = 1e-3
@@ -79,43 +81,6 @@ class NestingInfo(NamedTuple):
     fisher: float
 
 
-class NestingState(NamedTuple):
-    """A nested approximation, and all pairs, whitened by its base."""
-
-    q: Nested
-    proposal: Nested
-    replay: ReplayState
-    """What came before, to go back to."""
-    z: Array
-    h: Array
-    log_p: Array
-    """Of the draws of this stage, the last of the pairs."""
-    log_given: Array
-    """log q(y | t) of what their y were drawn from."""
-    more: Array
-    """By how many nats that is too little, as their scores say."""
-    stages: tuple[Mixture, ...]
-    """What their t were drawn from."""
-    mixed: Array
-    """The density of t at all pairs, summed over all draws of all stages: its logarithm."""
-    counts: Array
-    left: float
-    """What the terms leave of the scores, over what a line leaves, of pairs held out."""
-    looked: int
-    """Pairs when terms were last chosen."""
-    settled: Array
-    """Draws when it was last asked whether the scales have settled, their means and sds then."""
-    batch_size: int
-    ending: str = ""
-    cut: bool = False
-    is_enough: bool = True
-
-    @property
-    def is_poor(self) -> bool:
-        """Whether it has ended, and is not what it should be."""
-        return bool(self.ending) and (self.cut or self.left > _POOR)
-
-
 def nested(state: ReplayState) -> NestingState | None:
     """Go on from one Gaussian, where scores say that there are scales; None where they do not."""
     base, dim = state.q, state.q.dim
@@ -125,47 +90,7 @@ def nested(state: ReplayState) -> NestingState | None:
         found = structure(base, state.z[near], state.h[near], weight[near])
     if found is None or found.explains < _EXPLAINED:
         return None
-    return _begun(state, found, state.z, state.h)
-
-
-def _begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingState:
-    """Begin with scales that were found, and all pairs there are."""
-    base, over = state.q, Mixture.standard(len(found.scales))
-    q = Nested(base, found.turn, over, found.given, found.scales, _ROUGHLY)
-    nothing = np.empty(0)
-    begun = NestingState(
-        q=q,
-        proposal=q,
-        replay=state,
-        z=z,
-        h=h,
-        log_p=nothing,
-        log_given=nothing,
-        more=nothing,
-        stages=(),
-        mixed=nothing,
-        counts=nothing,
-        left=found.left / found.before,
-        looked=len(z),
-        settled=nothing,
-        batch_size=0,
-    )
-    return _afresh(begun)
-
-
-def _afresh(state: NestingState) -> NestingState:
-    """Forget what draws said of the scales, as long as little was known of all else given them."""
-    nothing, over = np.empty(0), state.q.over
-    return state._replace(
-        log_p=nothing,
-        log_given=nothing,
-        more=nothing,
-        stages=(),
-        mixed=np.full(len(state.z), -np.inf),
-        counts=nothing,
-        settled=np.concatenate([[0.0], over.mean, over.sd]),
-        batch_size=_batch_size(state.q.dim, 0),
-    )
+    return begun(state, found, state.z, state.h)
 
 
 def step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
@@ -175,108 +100,129 @@ def step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
 
 
 def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
-    q = state.q
-    base, number, dim = q.base, q.over.dim, q.dim
-    theta = np.asarray(batch.theta)
-    log_given = np.asarray(batch.log_q) + base.log_det
-    log_given -= state.proposal.over.log_density(q.split(theta).t)
-    state = state._replace(
-        z=np.concatenate([state.z, base.whiten(theta)])[-_MEMORY:],
-        h=np.concatenate([state.h, np.asarray(base.whiten_score(batch.score))])[-_MEMORY:],
-        log_p=np.concatenate([state.log_p, np.asarray(batch.log_density) + base.log_det]),
-        log_given=np.concatenate([state.log_given, log_given]),
-        stages=(*state.stages, state.proposal.over),
-        counts=np.append(state.counts, len(theta)),
-    )
-    z, h = state.z @ q.turn, state.h @ q.turn
-    scales, others, scores = z[:, :number], z[:, number:], h[:, number:]
-    drawn = int(state.counts.sum())
-    mixed = _mixed(state, scales, len(theta))
-    before = len(z) - min(drawn, len(z))
-    # As if t were drawn from q: what lies far outside would decide over all else.
-    log_then = np.logaddexp(
-        mixed, _log(before) - 0.5 * np.vecdot(scales, scales) - number * HALF_LOG_2PI
-    )
-    log_then -= math.log(len(z))
-    sane = believed(q.given, scales, others, scores)
-    weight = evened(q.given, scales)
-    weight *= np.exp(_TEMPERED * np.minimum(0.0, q.over.log_density(scales) - log_then))
-    weight[-drawn:] *= _likely(state.log_p - state.log_given)[-len(weight) :]
-    weight = weight[sane]
-    pairs = scales[sane], others[sane], scores[sane], weight
-    rates, looked = q.given.rates, state.looked
-    left = state.left
-    is_much = left > _NOT_MUCH
-    if left > EXACT and len(z) >= _OFTEN[is_much] * looked:
-        if number < MOST_SCALES and drawn <= _SEARCHED * len(state.replay.z):
-            found = structure(base, state.z[sane], state.h[sane], weight)
-            if found is not None and _is_further(found, q.scales, left):
-                begun = _begun(state.replay, found, state.z, state.h)
-                return begun, _info(q, batch, 0.0)
-        units = base.factor[list(q.scales)] @ q.turn[:, :number]
-        other, looked = chosen(*pairs, units)[0], len(z)
-        lefts = unexplained(rates, *pairs), unexplained(other, *pairs)
-        rates, left = (rates, lefts[0]) if lefts[0] <= lefts[1] else (other, lefts[1])
+    state = remembering(state, batch)
+    q, drawn = state.q, int(state.counts.sum())
+    pairs, sane = _pairs(state)
+    other = _otherwise(state, pairs, sane)
+    if other is not None:
+        return other, NestingInfo(0.0, *judged(q, batch))
+    rates, left, looked = _terms(state, pairs)
     given = q.given
     if left > EXACT or looked > state.looked:
-        given = regressed(rates, *pairs, parameters(base, q.turn, q.scales))
+        given = regressed(rates, *pairs, parameters(q.base, q.turn, q.scales))
     if left > EXACT:
         given = dataclasses.replace(given, ends=_ends(rates, pairs[0]))
-    recent = scales[-drawn:]
-    last = slice(-len(recent), None)
     # Where the mean is far off, what draws say of a scale is too little, as a rule.
-    new = slice(-len(theta), None)
-    off = given.misplaced(scales[new], others[new], scores[new])
+    off = given.misplaced(*split(state, slice(-len(batch.theta), None)))
     more = np.append(state.more, np.clip(off - _CORRECTED, 0.0, _CORRECTED))
-    log_t = state.log_p[last] - state.log_given[last] + more[last]
-    away = np.asarray(q.over.coordinates.distance(recent))
-    log_t[~sane[last] | (away > _FARTHEST * math.sqrt(number))] = -np.inf
-    log_ratio = log_t - mixed[last]
-    counted = importance(log_ratio)
+    recent = split(state, slice(-drawn, None)).scales
+    counted, wide = _counted(state._replace(more=more), recent, sane)
     effective = 1.0 / float(counted @ counted)
-    now = dataclasses.replace(q, over=mixture_of(recent, counted), given=given)
-    info = _info(state.q, batch, effective)
+    now = dataclasses.replace(q, over=mixture_of(recent, counted, wide), given=given)
+    info = NestingInfo(effective, *judged(q, batch))
     if not is_sound(now, q.log_volume):
         now = q
     following = state._replace(
         q=now,
         more=more,
-        mixed=mixed,
         left=left,
         proposal=dataclasses.replace(now, over=wider(now.over, recent, counted)),
         looked=looked,
-        batch_size=_batch_size(dim, drawn),
+        batch_size=batch_size(q.dim, drawn),
     )
     if left < _FEWER * state.left:
-        return _afresh(following), info
+        return afresh(following), info
+    is_known = more[-len(recent) :] == 0.0
+    outside = farthest(recent[is_known], counted[is_known])
+    return _ended(following, drawn, effective, outside), info
+
+
+def _pairs(state: NestingState) -> tuple[tuple[Array, Array, Array, Array], Mask]:
+    """Return the pairs by which terms are found, how much each counts, and which they are."""
+    q, drawn = state.q, int(state.counts.sum())
+    scales, others, scores = split(state)
+    before = len(scales) - min(drawn, len(scales))
+    # As if t were drawn from q: what lies far outside would decide over all else.
+    log_then = np.logaddexp(
+        state.mixed,
+        _log(before) - 0.5 * np.vecdot(scales, scales) - q.over.dim * HALF_LOG_2PI,
+    )
+    log_then -= math.log(len(scales))
+    sane = believed(q.given, scales, others, scores)
+    weight = evened(q.given, scales)
+    weight *= np.exp(_TEMPERED * np.minimum(0.0, q.over.log_density(scales) - log_then))
+    weight[-drawn:] *= _likely(state.log_p - state.log_given)[-len(weight) :]
+    return (scales[sane], others[sane], scores[sane], weight[sane]), sane
+
+
+def _is_due(state: NestingState) -> bool:
+    """Return whether there are enough new pairs to choose terms anew."""
+    is_much = state.left > _NOT_MUCH
+    return state.left > EXACT and len(state.z) >= _OFTEN[is_much] * state.looked
+
+
+def _otherwise(
+    state: NestingState, pairs: tuple[Array, Array, Array, Array], sane: Mask
+) -> NestingState | None:
+    """Look for other scales, and begin again with them if much is explained by them."""
+    q = state.q
+    may_be = q.over.dim < MOST_SCALES and state.counts.sum() <= _SEARCHED * len(state.replay.z)
+    if not (_is_due(state) and may_be):
+        return None
+    found = structure(q.base, state.z[sane], state.h[sane], pairs[-1])
+    if found is None or set(found.scales) == set(q.scales):
+        return None
+    if found.left >= _FEWER * state.left * found.before:
+        return None
+    return begun(state.replay, found, state.z, state.h)
+
+
+def _terms(
+    state: NestingState, pairs: tuple[Array, Array, Array, Array]
+) -> tuple[Array, float, int]:
+    """Return the rates of the terms, what they leave, and the pairs when that was last asked."""
+    q = state.q
+    rates = q.given.rates
+    if not _is_due(state):
+        return rates, state.left, state.looked
+    units = q.base.factor[list(q.scales)] @ q.turn[:, : q.over.dim]
+    other = chosen(*pairs, units)[0]
+    lefts = unexplained(rates, *pairs), unexplained(other, *pairs)
+    rates = rates if lefts[0] <= lefts[1] else other
+    return rates, min(lefts), len(state.z)
+
+
+def _counted(state: NestingState, recent: Array, sane: Mask) -> tuple[Array, Array]:
+    """Return the importance weights of draws of t, and those of a wider density."""
+    last = slice(-len(recent), None)
+    log_t = state.log_p[last] - state.log_given[last] + state.more[last]
+    away = np.asarray(state.q.over.coordinates.distance(recent))
+    far = away > _FARTHEST * math.sqrt(recent.shape[1])
+    log_t[~sane[last] | far] = -np.inf
+    wide = TEMPERED * log_t
+    return importance(log_t - state.mixed[last]), importance(wide - state.mixed[last])
+
+
+def _ended(state: NestingState, drawn: int, effective: float, outside: float) -> NestingState:
+    """End where the scales are known, or where they will not be."""
+    over, dim = state.q.over, state.q.dim
     is_settled = False
     if drawn >= _AGAIN * state.settled[0]:
-        then = state.settled[1:].reshape(2, number)
-        over = now.over
-        moved = np.abs(over.mean - then[0]) / over.sd
-        is_settled = max(moved.max(), np.abs(np.log(over.sd / then[1])).max()) < _SETTLED
-        is_known = more[last] == 0.0
-        is_settled &= farthest(recent[is_known], counted[is_known]) < _OUTSIDE
-        following = following._replace(settled=np.concatenate([[drawn], over.mean, over.sd]))
+        means, sds = state.settled[1:].reshape(2, over.dim)
+        moved = np.abs(over.mean - means) / over.sd
+        changed = np.abs(np.log(over.sd / sds))
+        is_settled = max(moved.max(), changed.max()) < _SETTLED and outside < _OUTSIDE
+        state = state._replace(settled=np.concatenate([[drawn], over.mean, over.sd]))
     longest = _LONGEST + _LONGEST_PER_DIMENSION * dim
-    is_hopeless = left > _NOT_MUCH and effective * longest < _HOPEFUL * _EFFECTIVE * drawn
-    is_long = drawn >= longest * (0.4 if is_hopeless else 1.0)
-    if is_long or (is_settled and effective >= _EFFECTIVE):
-        following = following._replace(
-            ending=f"Gaussian given {number} scales, with {effective:.0f} effective draws of them",
-            cut=effective < _EFFECTIVE,
-        )
-    return following, info
-
-
-def _batch_size(dim: int, drawn: int) -> int:
-    """Return how many to draw: few as long as each batch shows where the next should be."""
-    return max(_FEWEST, dim // 2, round(_GROWING * drawn))
-
-
-def _is_further(found: Structure, scales: tuple[int, ...], left: float) -> bool:
-    """Return whether there are scales that were not known, and much is explained by them."""
-    return set(found.scales) != set(scales) and found.left < _FEWER * left * found.before
+    is_hopeless = state.left > _NOT_MUCH and effective * longest < _HOPEFUL * _EFFECTIVE * drawn
+    is_long = drawn >= longest * (_SOONER if is_hopeless else 1.0)
+    if not is_long and not (is_settled and effective >= _EFFECTIVE):
+        return state
+    scales = "one scale" if over.dim == 1 else f"{over.dim} scales"
+    return state._replace(
+        ending=f"Gaussian given {scales}, with {effective:.0f} effective draws of them",
+        cut=effective < _EFFECTIVE,
+    )
 
 
 def _likely(log_t: Array) -> Array:
@@ -292,27 +238,5 @@ def _ends(rates: Array, seen: Array) -> Array:
     return np.array([seen.min(axis=0) - further, seen.max(axis=0) + further])
 
 
-def _mixed(state: NestingState, t: Array, new: int) -> Array:
-    """Add the last stage at all pairs, and all stages at the new ones."""
-    old = state.mixed[-(len(t) - new) :] if len(t) > new else np.empty(0)
-    logs = [math.log(count) for count in state.counts]
-    at_old = logs[-1] + state.stages[-1].log_density(t[:-new])
-    at_new = [
-        log + stage.log_density(t[-new:]) for log, stage in zip(logs, state.stages, strict=True)
-    ]
-    return np.append(np.logaddexp(old, at_old), np.logaddexp.reduce(np.array(at_new), axis=0))
-
-
 def _log(count: int) -> float:
     return math.log(count) if count else -math.inf
-
-
-def _info(q: Nested, batch: Batch, effective: float) -> NestingInfo:
-    """Judge q by draws of what it was drawn by."""
-    theta = np.asarray(batch.theta)
-    log_q, score = q.with_score(theta)
-    weight = np.exp(np.minimum(0.0, log_q - batch.log_q))
-    weight /= weight.sum()
-    mismatch = np.asarray(q.coordinates.whiten_score(np.asarray(batch.score) - score))
-    fisher = float(weight @ np.vecdot(mismatch, mismatch)) / q.dim
-    return NestingInfo(effective, float(weight @ (np.asarray(batch.log_density) - log_q)), fisher)

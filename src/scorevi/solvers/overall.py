@@ -22,26 +22,24 @@ import scipy.special
 
 from scorevi.base.arrays import Array
 from scorevi.families import Gaussian, Mixture
-from scorevi.families.gaussian import HALF_LOG_2PI
 
 _ROUNDS, _STILL = 30, 1e-3
 """Of expectation maximisation: at most, and the change of a weight at which it ends."""
-_MOST = 10, 6
-"""Components: at most, in one dimension, and for each further one."""
+_MOST, _MOST_WIDE = (10, 6), (3, 2)
+"""Components: at most, in one dimension, and for each further one; the same of the wider part."""
 _EACH = 12
 """Effective draws for each component and dimension."""
-_PRIOR = 2.0
+_PRIOR = 6.0
 """Draws that a component's covariance is worth before it has seen any."""
 _AROUND, _AT_ENDS, _BEYOND, _NARROW = (1.6, 0.12), 0.2, 1e-3, 0.5
 """Draws from around the whole mixture: by how much wider, and in what share; those at its ends: in
 what share, what part of the weight lies beyond, and how narrow they are, in standard deviations."""
-_TAILS, _TAIL, _FATTER = 0.01, 0.02, 2.0
-"""Components at the ends: their weight, what part lies beyond where they are, and how wide they
-are, in mean distances of that. They keep the importance weights of what is outside from being
-large, on each side by as much as its tail is long: a scale's logarithm may have a long one below,
-and none above."""
+TEMPERED, _TAILS = 0.7, 0.05
+"""The power of a density that is wider, and its weight in the mixture: it keeps the importance
+weights of what is outside from being large, on each side by as much as its tail is long. A scale's
+logarithm may have a long one below, and none above."""
 _FAR = 10
-_TEMPERED = 0.25
+_SPREAD = 0.25
 _FEWEST = 6.0
 """Effective draws of a component that stays."""
 
@@ -59,52 +57,54 @@ def importance(log_ratio: Array) -> Array:
     return np.asarray(np.exp(log_ratio - scipy.special.logsumexp(log_ratio)))
 
 
-def mixture_of(t: Array, weight: Array) -> Mixture:
-    """Fit a mixture to weighted points."""
+def mixture_of(t: Array, weight: Array, wide: Array | None = None) -> Mixture:
+    """Fit a mixture to weighted points; a part of it to other weights of the same, wider ones."""
+    found = _fitted(t, weight, _MOST)
+    if wide is None or len(found.weights) == 1:
+        return found
+    tails = _fitted(t, wide, _MOST_WIDE)
+    weights = np.append((1.0 - _TAILS) * found.weights, _TAILS * tails.weights)
+    return Mixture(weights, [*found.components, *tails.components])
+
+
+def _fitted(t: Array, weight: Array, at_most: tuple[int, int]) -> Mixture:
+    """Fit a mixture by expectation maximisation."""
     dim = t.shape[1]
     effective = 1.0 / float(weight @ weight)
-    most = min(_MOST[0] + _MOST[1] * (dim - 1), int(effective / (_EACH * dim)))
+    most = min(at_most[0] + at_most[1] * (dim - 1), int(effective / (_EACH * dim)))
     mean = weight @ t
     off = t - mean
     covariance = (off.T * weight) @ off
     covariance[np.diag_indices(dim)] += 1e-9 * np.trace(covariance) / dim + 1e-300
-    whole = _gaussian(mean, covariance)
     if most < 2:
-        return Mixture(log_weights=np.zeros(1), components=[whole])
+        return Mixture(log_weights=np.zeros(1), components=[_gaussian(mean, covariance)])
     root = np.linalg.cholesky(covariance)
     white = np.linalg.solve(root, off.T).T
     means = white[_spread(white, weight, most)]
     narrow = len(means) ** (-2.0 / dim)
     covariances = np.tile(narrow * np.eye(dim), (len(means), 1, 1))
-    log_weights = np.full(len(means), math.log1p(-_TAILS) - math.log(len(means)))
-    tails = _ends(whole, t, weight, _TAIL, None)
-    log_each = math.log(_TAILS / len(tails))
-    log_tails = np.array([tail.log_density(t) for tail in tails]).T + log_each
-    # As the densities of the others are: of whitened points, and without their constant.
-    log_tails += whole.log_det + dim * HALF_LOG_2PI
+    weights = np.full(len(means), 1.0 / len(means))
     for _ in range(_ROUNDS):
-        log_parts = log_weights + _log_normal(white, means, covariances)
-        both = np.concatenate([log_parts, log_tails], axis=1)
-        share = np.exp(log_parts - scipy.special.logsumexp(both, axis=1, keepdims=True))
+        log_parts = np.log(weights) + _log_normal(white, means, covariances)
+        share = np.exp(log_parts - scipy.special.logsumexp(log_parts, axis=1, keepdims=True))
         share *= weight[:, None]
         total = share.sum(axis=0)
         seen = total**2 / np.maximum((share**2).sum(axis=0), 1e-300)
-        kept = seen > _FEWEST
+        kept = seen > min(_FEWEST, float(seen.max()) - 1e-9)
         share, total, seen = share[:, kept], total[kept], seen[kept]
         means = (share.T @ white) / total[:, None]
         away = white[:, None, :] - means
         spread = np.einsum("nk,nka,nkb->kab", share / total, away, away)
         prior = narrow * np.eye(dim) * (_PRIOR / (seen + _PRIOR))[:, None, None]
         covariances = spread * (seen / (seen + _PRIOR))[:, None, None] + prior
-        before, log_weights = log_weights[kept], np.log((1.0 - _TAILS) * total / total.sum())
-        if np.abs(np.exp(log_weights) - np.exp(before)).max() < _STILL:
+        before, weights = weights[kept], total / total.sum()
+        if np.abs(weights - before).max() < _STILL:
             break
     parts = [
         _gaussian(mean + root @ one, root @ each @ root.T)
         for one, each in zip(means, covariances, strict=True)
     ]
-    log_weights = np.append(log_weights, np.full(len(tails), log_each))
-    return Mixture(log_weights=log_weights, components=[*parts, *tails])
+    return Mixture(weights, parts)
 
 
 def wider(over: Mixture, t: Array, weight: Array) -> Mixture:
@@ -113,7 +113,11 @@ def wider(over: Mixture, t: Array, weight: Array) -> Mixture:
     Those are where one draw in a thousand lies beyond, along each axis, to each side.
     """
     around = over.coordinates
-    ends = _ends(around, t, weight, _BEYOND, _NARROW)
+    ends = [
+        _end(around, t[:, axis], weight, axis, level)
+        for axis in range(around.dim)
+        for level in (_BEYOND, 1.0 - _BEYOND)
+    ]
     shares = [_AROUND[1], *(_AT_ENDS / len(ends) for _ in ends)]
     weights = np.append((1.0 - sum(shares)) * over.weights, shares)
     return Mixture(weights, [*over.components, around.scaled(_AROUND[0]), *ends])
@@ -130,42 +134,21 @@ def farthest(t: Array, weight: Array) -> float:
     )
 
 
-def _ends(
-    around: Gaussian, t: Array, weight: Array, beyond: float, width: float | None
-) -> list[Gaussian]:
-    """Return Gaussians where a part of the weight lies beyond, along each axis, to each side.
-
-    Elsewhere they are as wide as all; along their axis ``width`` times that, or by how far it is
-    to what lies beyond.
-    """
-    return [
-        _end(around, t[:, axis], weight, axis, level, width)
-        for axis in range(around.dim)
-        for level in (beyond, 1.0 - beyond)
-    ]
-
-
-def _end(
-    around: Gaussian, along: Array, weight: Array, axis: int, level: float, width: float | None
-) -> Gaussian:
+def _end(around: Gaussian, along: Array, weight: Array, axis: int, level: float) -> Gaussian:
+    """Return a narrower Gaussian where q(t) ends along an axis, elsewhere as wide as it is."""
     order = np.argsort(along)
     last = int(np.searchsorted(np.cumsum(weight[order]), level))
     place = float(along[order[min(last, len(order) - 1)]])
-    if width is None:
-        side = along > place if level > 0.5 else along < place
-        far = float(weight[side] @ np.abs(along[side] - place))
-        width = _FATTER * far / max(float(weight[side].sum()), 1e-300) / around.sd[axis]
-        width = min(max(width, _NARROW**4), 1.0 / _NARROW)
     unit = np.eye(around.dim)[axis]
     way = around.factor.T @ unit / around.sd[axis]
     away = (place - float(around.mean[axis])) / around.sd[axis]
-    root = np.eye(around.dim) + (width - 1.0) * np.outer(way, way)
-    return around.moved(away * way, root, math.log(width))
+    root = np.eye(around.dim) + (_NARROW - 1.0) * np.outer(way, way)
+    return around.moved(away * way, root, math.log(_NARROW))
 
 
 def _spread(white: Array, weight: Array, count: int) -> Array:
     """Return points far from each other, among those that matter at all."""
-    tempered = weight**_TEMPERED
+    tempered = weight**_SPREAD
     matters = np.flatnonzero(tempered >= 1e-3 * tempered.max())
     points, tempered = white[matters], tempered[matters]
     chosen = [int(np.argmax(tempered))]

@@ -84,6 +84,8 @@ def chosen(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[A
             break
         residual = residual_of(regressed(rates, t, y, h, weight), t, y, h)
         likely = [*candidates, *_between(rates)]
+        if not likely:
+            break
         gains = [gain(rates, np.exp(t @ one), t, y, residual, weight) for one in likely]
         likely = [likely[k] for k in np.argsort(gains)[-_KEPT:]]
         candidates = [one for one in candidates if any(one is other for other in likely)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.families import Mixture, Nested
+from scorevi.solvers.base import Batch
 
 _MOST_WEIGHT = 1.5
 """The largest log weight of a pair, where the weights are even."""
@@ -61,3 +63,14 @@ def effective_size(log_weights: Array) -> float:
     """Return the number of even weights that are worth as much."""
     weight = np.exp(log_weights - log_weights.max())
     return float(weight.sum() ** 2 / (weight @ weight))
+
+
+def judged(q: Mixture | Nested, batch: Batch) -> tuple[float, float]:
+    """Return the ELBO and the Fisher residual of q by a batch that was drawn from wider than q."""
+    log_q, score = q.with_score(np.asarray(batch.theta))
+    log_weight = log_q - batch.log_q
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    mismatch = np.asarray(q.coordinates.whiten_score(np.asarray(batch.score) - score))
+    fisher = float(weight @ np.vecdot(mismatch, mismatch)) / q.dim
+    return float(weight @ (np.asarray(batch.log_density) - log_q)), fisher

@@ -36,10 +36,20 @@ class Weights(NamedTuple):
     """The shape of the tail of the raw weights: −∞ for equal ones, ∞ for too few to tell."""
 
     @property
+    def is_even(self) -> bool:
+        """Whether nearly all draws count the same."""
+        share = self.ess / max(int((self.weights > 0).sum()), 1)
+        return share >= _EVEN and self.khat < math.inf
+
+    @property
+    def tail(self) -> float:
+        """k-hat as far as there is a tail: 0 at most where nearly all draws count the same."""
+        return min(self.khat, 0.0) if self.is_even else self.khat
+
+    @property
     def reliable(self) -> bool:
         """Whether moments by these weights can be relied on."""
-        share = self.ess / max(int((self.weights > 0).sum()), 1)
-        return self.khat <= RELIABLE or (share >= _EVEN and self.khat < math.inf)
+        return self.tail <= RELIABLE
 
     @property
     def ess(self) -> float:
@@ -48,14 +58,23 @@ class Weights(NamedTuple):
 
 
 def smooth(log_ratio: Array) -> Weights:
-    """Smooth log p − log q of independent draws from q; −∞ and NaN count as weight zero."""
+    """Smooth log p − log q of independent draws from q; −∞ and NaN count as weight zero.
+
+    Where nearly all draws count, a few stand out from many that are the same: a tail fitted to
+    those may be of any shape, and there is nothing to smooth.
+    """
     ratio = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
     finite = np.isfinite(ratio)
     weights = np.zeros(len(ratio))
     if finite.sum() < FEWEST or np.ptp(ratio[finite]) < _EQUAL:
         weights[finite] = np.exp(ratio[finite] - np.logaddexp.reduce(ratio[finite]))
         return Weights(weights, -math.inf if finite.sum() >= FEWEST else math.inf)
-    smoothed, khat = _psislw(ratio[finite] - ratio[finite].max())
+    raw = ratio[finite] - ratio[finite].max()
+    smoothed, khat = _psislw(raw)
+    weights[finite] = np.exp(raw - np.logaddexp.reduce(raw))
+    even = Weights(weights, float(khat))
+    if even.ess >= _EVEN * finite.sum():
+        return even
     smoothed = np.asarray(smoothed, dtype=np.float64)
     weights[finite] = np.exp(smoothed - np.logaddexp.reduce(smoothed))
     return Weights(weights, float(khat))
