@@ -215,18 +215,6 @@ class Mixing:
             ending="",
         )
 
-    def _instead_of(self, nesting: NestingState) -> MixingState:
-        """Begin a mixture where no scales explain the scores, with all that was drawn for them."""
-        begun = self._begun(nesting.replay)
-        new = min(len(nesting.log_p), len(nesting.z))
-        log_then = nesting.log_given[-new:] + nesting.mixed[-new:] - math.log(nesting.counts.sum())
-        return begun._replace(
-            z=np.concatenate([begun.z, nesting.z[-new:]]),
-            h=np.concatenate([begun.h, nesting.h[-new:]]),
-            log_p=np.append(begun.log_p, nesting.log_p[-new:]),
-            log_then=np.append(begun.log_then, log_then),
-        )
-
     def most(self, dim: int) -> int:
         """Return the most components."""
         return self.components or int(np.clip(2400 / dim, 16, 40))
@@ -237,7 +225,7 @@ class Mixing:
             return self._replay.step(state, batch)
         if isinstance(state, NestingState):
             following, info = step(state, batch)
-            return (self._instead_of(following) if following.is_poor else following), info
+            return (self._begun(state.replay) if following.is_poor else following), info
         with one_thread(state.q.dim):
             return self._step(state, batch)
 

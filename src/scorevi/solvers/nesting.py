@@ -46,6 +46,8 @@ _FOLLOWED = 1.0
 """By how much the exponent of a term may go beyond what was seen, where terms are not exact."""
 _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
+_UNLIKE = 5.0
+"""The Fisher residual of a q that is not the posterior: two modes given t, for example."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
 _NOT_MUCH, _HOPEFUL, _SOONER = 0.05, 0.7, 0.4
 """What terms may leave, and the part of the effective draws that must be in sight, to go on beyond
@@ -134,7 +136,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         return afresh(following), info
     is_known = more[-len(recent) :] == 0.0
     outside = farthest(recent[is_known], counted[is_known])
-    return _ended(following, drawn, effective, outside), info
+    return _ended(following, info, outside), info
 
 
 def _pairs(state: NestingState) -> tuple[tuple[Array, Array, Array, Array], Mask]:
@@ -203,9 +205,10 @@ def _counted(state: NestingState, recent: Array, sane: Mask) -> tuple[Array, Arr
     return importance(log_t - state.mixed[last]), importance(wide - state.mixed[last])
 
 
-def _ended(state: NestingState, drawn: int, effective: float, outside: float) -> NestingState:
+def _ended(state: NestingState, info: NestingInfo, outside: float) -> NestingState:
     """End where the scales are known, or where they will not be."""
     over, dim = state.q.over, state.q.dim
+    drawn, effective = int(state.counts.sum()), info.effective
     is_settled = False
     if drawn >= _AGAIN * state.settled[0]:
         means, sds = state.settled[1:].reshape(2, over.dim)
@@ -214,14 +217,16 @@ def _ended(state: NestingState, drawn: int, effective: float, outside: float) ->
         is_settled = max(moved.max(), changed.max()) < _SETTLED and outside < _OUTSIDE
         state = state._replace(settled=np.concatenate([[drawn], over.mean, over.sd]))
     longest = _LONGEST + _LONGEST_PER_DIMENSION * dim
-    is_hopeless = state.left > _NOT_MUCH and effective * longest < _HOPEFUL * _EFFECTIVE * drawn
+    is_hopeless = state.left > _NOT_MUCH and (
+        effective * longest < _HOPEFUL * _EFFECTIVE * drawn or not info.fisher < _UNLIKE
+    )
     is_long = drawn >= longest * (_SOONER if is_hopeless else 1.0)
     if not is_long and not (is_settled and effective >= _EFFECTIVE):
         return state
     scales = "one scale" if over.dim == 1 else f"{over.dim} scales"
     return state._replace(
         ending=f"Gaussian given {scales}, with {effective:.0f} effective draws of them",
-        cut=effective < _EFFECTIVE,
+        cut=effective < _EFFECTIVE or not info.fisher < _UNLIKE,
     )
 
 
