@@ -49,9 +49,9 @@ _EFFECTIVE = 600.0
 _UNLIKE = 5.0
 """The Fisher residual of a q that is not the posterior: two modes given t, for example."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
-_NOT_MUCH, _HOPEFUL, _SOONER = 0.05, 0.7, 0.4
+_NOT_MUCH, _HOPEFUL, _SOONER = 0.05, 0.7, (300, 9)
 """What terms may leave, and the part of the effective draws that must be in sight, to go on beyond
-this part of the draws."""
+so many draws, and so many for each dimension."""
 _OFTEN, _SEARCHED = (1.6, 1.25), 1.5
 """By how much the memory grows until terms are chosen anew, where they leave little and where they
 do not; and draws, over the pairs before them, up to which further scales are looked for."""
@@ -220,7 +220,7 @@ def _ended(state: NestingState, info: NestingInfo, outside: float) -> NestingSta
     is_hopeless = state.left > _NOT_MUCH and (
         effective * longest < _HOPEFUL * _EFFECTIVE * drawn or not info.fisher < _UNLIKE
     )
-    is_long = drawn >= longest * (_SOONER if is_hopeless else 1.0)
+    is_long = drawn >= (_SOONER[0] + _SOONER[1] * dim if is_hopeless else longest)
     if not is_long and not (is_settled and effective >= _EFFECTIVE):
         return state
     scales = "one scale" if over.dim == 1 else f"{over.dim} scales"
