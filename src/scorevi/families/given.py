@@ -21,6 +21,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from scorevi.base.arrays import Array
+from scorevi.base.threads import one_thread
 from scorevi.families.gaussian import HALF_LOG_2PI
 
 _LONGEST = 40.0
@@ -147,12 +148,14 @@ class Given:
         ones = np.concatenate([np.ones((len(t), 1)), self.within(t)], axis=1)
         linear = np.einsum("nj,nd,jdm->nm", terms, ones, self.linear)
         flat = self.precisions.reshape(len(self.precisions), -1)
-        for i, row in enumerate(terms):
-            precision = (row @ flat).reshape(width, width)
-            factor, failed = lapack.dpotrf(precision, lower=1, clean=1)
-            if failed:
-                factor = _positive(precision)
-            yield _Row(factor, lapack.dpotrs(factor, linear[i], lower=1)[0])
+        # What is done with a row is done in here too.
+        with one_thread(width):
+            for i, row in enumerate(terms):
+                precision = (row @ flat).reshape(width, width)
+                factor, failed = lapack.dpotrf(precision, lower=1, clean=1)
+                if failed:
+                    factor = _positive(precision)
+                yield _Row(factor, lapack.dpotrs(factor, linear[i], lower=1)[0])
 
 
 def _positive(precision: Array) -> Array:

@@ -19,6 +19,7 @@ import scipy.special
 from numpy.typing import ArrayLike
 
 from scorevi.base.arrays import AnyArray, Array, Seed, as_count, as_rng
+from scorevi.base.threads import one_thread
 from scorevi.families.base import Points
 from scorevi.families.gaussian import HALF_LOG_2PI, Gaussian
 
@@ -189,7 +190,8 @@ class Mixture:
     def log_parts(self, theta: ArrayLike) -> Array:
         """Return log(w_k q_k) of each component at a point, (K,), or at each row, (n, K)."""
         if self.dim > _FEW:
-            parts = [part.log_density(theta) for part in self.components]
+            with one_thread(self.dim):
+                parts = [part.log_density(theta) for part in self.components]
             return np.asarray(np.stack(parts, axis=-1) + self.log_weights)
         means, inverses, offsets = self._together
         away = np.asarray(theta)[..., None, :] - means
@@ -222,9 +224,10 @@ class Mixture:
         total = np.asarray(np.logaddexp.reduce(parts, axis=1))
         shares = np.exp(parts - total[:, None])
         score = np.zeros_like(theta)
-        for k, part in enumerate(self.components):
-            near = shares[:, k] > _NO_SHARE
-            score[near] += shares[near, k, None] * part.score(theta[near])
+        with one_thread(self.dim):
+            for k, part in enumerate(self.components):
+                near = shares[:, k] > _NO_SHARE
+                score[near] += shares[near, k, None] * part.score(theta[near])
         return total, score
 
     def entropy(self, draws: int = _ENTROPY_DRAWS, seed: Seed = 0) -> Estimate:

@@ -47,11 +47,15 @@ _FEWEST = 6.0
 def importance(log_ratio: Array) -> Array:
     """Return normalised weights, the largest shortened to √n times their mean.
 
+    Where there are none, one draw is worth one.
+
     References
     ----------
     Ionides (2008), Truncated importance sampling, *JCGS* 17.
     """
     log_ratio = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
+    if not np.isfinite(log_ratio).any():
+        return np.asarray(np.eye(1, len(log_ratio))[0])
     log_mean = float(scipy.special.logsumexp(log_ratio)) - math.log(len(log_ratio))
     log_ratio = np.minimum(log_ratio, log_mean + 0.5 * math.log(len(log_ratio)))
     return np.asarray(np.exp(log_ratio - scipy.special.logsumexp(log_ratio)))
