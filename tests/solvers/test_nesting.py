@@ -6,6 +6,7 @@ import pytest
 import scorevi
 from scorevi import Gaussian, Nested
 from scorevi.solvers.overall import importance, mixture_of
+from scorevi.solvers.powers import chosen
 from scorevi.solvers.scales import structure
 
 GROUPS = 8
@@ -166,6 +167,89 @@ def test_a_mixture_by_weights_has_the_moments_of_the_weighted_points():
     mean = weight @ t
     np.testing.assert_allclose(q.mean, mean, atol=0.02)
     np.testing.assert_allclose(q.sd, np.sqrt(weight @ (t - mean) ** 2), rtol=0.05)
+
+
+def test_what_is_wider_is_a_part_of_it_and_hardly_shows():
+    rng = np.random.default_rng(0)
+    t = rng.standard_normal((800, 1)) * 2.0
+    log_t = -0.5 * t[:, 0] ** 2
+    log_ratio = log_t + 0.125 * t[:, 0] ** 2
+    narrow = importance(log_ratio)
+    q = mixture_of(t, narrow, importance(log_ratio - 0.5 * log_t))
+    alone = mixture_of(t, narrow)
+    assert q.sd[0] < 1.06 * alone.sd[0]
+    assert q.log_density(np.array([5.0])) > alone.log_density(np.array([5.0])) + 2.0
+
+
+def test_no_weights_at_all_are_one_draw():
+    weight = importance(np.full(30, -np.inf))
+    assert 1.0 / (weight @ weight) == 1.0
+
+
+def test_powers_of_a_scale_that_is_well_known_are_told_apart():
+    """The scale varies by 5 %, so that all its powers are nearly lines; data weigh e^{−2t}."""
+    rng = np.random.default_rng(3)
+    count, width = 400, 4
+    t, y = 0.05 * rng.standard_normal((count, 1)), rng.standard_normal((count, width))
+    data = np.diag([3.0, 2.0, 1.0, 0.5])
+    h = np.exp(-2.0 * t) * (1.0 - y @ data) - y
+    rates, left = chosen(t, y, h, np.ones(count), np.eye(1))
+    assert rates[:, 0].tolist() == [0.0, -2.0]
+    assert left < 1e-12
+
+
+def test_products_are_found_half_way_between_squares():
+    """A non-centered effect: squares have e^{2t}, the prior has 1, their products e^t."""
+    rng = np.random.default_rng(4)
+    count = 400
+    t, y = 0.5 * rng.standard_normal((count, 1)), rng.standard_normal((count, 2))
+    scale = np.exp(t[:, 0])
+    off = 0.7 - y[:, 0] - scale * y[:, 1]
+    h = np.column_stack([off - 0.1 * y[:, 0], scale * off - y[:, 1]])
+    rates, left = chosen(t, y, h, np.ones(count), np.eye(1))
+    assert sorted(rates[:, 0]) == [0.0, 1.0, 2.0]
+    assert left < 1e-12
+
+
+def test_a_parameter_that_no_term_has_is_no_scale():
+    target = schools(True)
+    rng = np.random.default_rng(5)
+    base = Gaussian(np.array([4.0, 1.5, *EFFECTS / 3]), np.diag([3.0, 0.5, *np.full(GROUPS, 3.0)]))
+    theta = base.sample(400, rng)
+    h = np.asarray(base.whiten_score(target.evaluate(theta).score))
+    found = structure(base, base.whiten(theta), h, np.ones(400))
+    assert found is not None
+    assert found.scales == (1,)
+
+
+def test_what_is_bimodal_given_a_parameter_ends_as_a_mixture():
+    def log_density(x):
+        radius = np.sqrt((x**2).sum(axis=1))
+        return -0.5 * ((radius - 6.0) / 0.7) ** 2
+
+    def score(x):
+        radius = np.sqrt((x**2).sum(axis=1, keepdims=True))
+        return -(radius - 6.0) / 0.49 * x / radius
+
+    fit = scorevi.fit(scorevi.from_function(score, 2, log_density, batched=True), seed=2)
+    assert isinstance(fit.q, scorevi.Mixture)
+    np.testing.assert_allclose(fit.q.sd, 4.3, rtol=0.15)
+
+
+def test_a_wrong_sign_in_a_hierarchy_is_told_and_does_not_break_it():
+    right = schools(True)
+    signs = np.where(np.arange(2 + GROUPS) == 0, -1.0, 1.0)
+
+    def score(x):
+        return right.evaluate(x).score * signs
+
+    def log_density(x):
+        return right.evaluate(x).log_density
+
+    wrong = scorevi.from_function(score, 2 + GROUPS, log_density, batched=True)
+    with pytest.warns(scorevi.FitWarning, match="contradicts|diverged|bad-scores"):
+        fit = scorevi.fit(wrong, seed=0)
+    assert fit.check() == "fail"
 
 
 def test_weights_are_shortened_and_bad_ones_are_zero():

@@ -111,6 +111,13 @@ def test_wrong_arguments_are_named(call, message):
         call()
 
 
+def test_an_argument_that_there_is_not_is_named_with_one_that_there_is():
+    with pytest.raises(TypeError, match=r"from_function.* no argument `logdensity`.*`log_density`"):
+        scorevi.from_function(lambda x: -x, 2, logdensity=None)
+    with pytest.raises(TypeError, match=r"no argument `prior`. It takes score, dim"):
+        scorevi.from_function(lambda x: -x, 2, prior=None)
+
+
 def test_a_wrong_shape_in_a_stated_form_says_what_was_expected():
     target = scorevi.from_function(lambda x: np.zeros(2), 2, batched=True)
     message = r"`score` must return shape \(8, 2\), \(batch, dim\); got \(2,\)"

@@ -10,8 +10,8 @@ _ADVICE = {
     "converged": "",
     "stalled": (
         "The steps have become too short for the way that is left, or the posterior is so far "
-        "from Gaussian that its scores hide it. Go on with stop=False, fit a mixture "
-        "(family='mixture'), or reparametrise: centered against non-centered, scales of order one."
+        "from Gaussian that its scores hide it. Go on with stop=False, take exact draws "
+        "(scorevi.sample), or reparametrise: centered against non-centered, scales of order one."
     ),
     "budget": "It was still gaining, or too noisy to tell. Raise max_gradients.",
     "time": "Raise max_seconds, or make the score faster.",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -128,6 +130,18 @@ class Variables:
         if self.log_likelihood is None:
             return {}
         return _checked("log_likelihood", self.log_likelihood, theta)
+
+
+def check_arguments(function: Callable[..., Any], given: Iterable[str]) -> None:
+    """Refuse keyword arguments that neither a front end nor :class:`Variables` has."""
+    own = inspect.signature(function).parameters.values()
+    known = [one.name for one in own if one.kind is not one.VAR_KEYWORD]
+    known += [one.name for one in fields(Variables) if one.name not in known]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean `{near[0]}`?" if near else f"It takes {_listed(known)}."
+            raise TypeError(f"{function.__name__}() has no argument `{name}`. {hint}")
 
 
 def check_include(include: str) -> None:

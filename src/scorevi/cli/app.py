@@ -28,7 +28,7 @@ Exit codes:
   2    the request could not be carried out; the last line says why
   130  interrupted"""
 
-_HELP = """Fit a Gaussian to a posterior from its score, the gradient of its log density.
+_HELP = """A posterior from its score, the gradient of its log density, and whether to believe it.
 
 \b
 Try it:       scorevi demo

@@ -91,7 +91,7 @@ def of_family(
     Examples
     --------
     >>> of_family(Replay(), "mixture", 8)
-    Mixing(batch_size=None, components=8, searches=True)
+    Mixing(components=8, searches=True)
     >>> of_family(Replay(), "low-rank", rank=4)
     LowRankReplay(rank=4, batch_size=None)
     """

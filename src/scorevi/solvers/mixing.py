@@ -97,7 +97,7 @@ class MixingInfo(NamedTuple):
     fisher: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mixing:
     """The solver that goes on where one Gaussian is not enough.
 
@@ -124,6 +124,11 @@ class Mixing:
         if self.components is not None:
             object.__setattr__(self, "components", as_count("components", self.components))
         object.__setattr__(self, "_replay", Replay(self.batch_size))
+
+    def __repr__(self) -> str:
+        settings = {"batch_size": self.batch_size, "components": self.components}
+        said = [f"{name}={value}" for name, value in settings.items() if value is not None]
+        return f"Mixing({', '.join([*said, *(['searches=True'] if self.searches else [])])})"
 
     def batch_size_for(self, dim: int) -> int:
         """Return the size of the first batches."""

@@ -22,7 +22,7 @@ from scorevi.base.target import (
     failure,
     parse_names,
 )
-from scorevi.base.variables import Constrain, Variables
+from scorevi.base.variables import Constrain, Variables, check_arguments
 from scorevi.targets.points import Inverse
 
 Function = Callable[[Array], Any]
@@ -110,6 +110,7 @@ def from_function(
     >>> target.evaluate(np.ones((1, 2))).score
     array([[-1., -1.]])
     """
+    check_arguments(from_function, variables)
     dim = as_count("dim", dim)
     for name, function in (("score", score), ("log_density", log_density)):
         if function is None and name == "log_density":

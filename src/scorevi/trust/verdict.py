@@ -80,7 +80,8 @@ class Verdict(str):
     def explain(self) -> str:
         """Return the verdict and its reasons with advice, a line each."""
         figures = "" if math.isnan(self.khat) else f" (k-hat {self.khat:.2f}, ESS {self.ess:.0%})"
-        lines = [f"{self}{figures}, for {self.num_evaluations} evaluations"]
+        cost = f", for {self.num_evaluations} evaluations" if self.num_evaluations else ""
+        lines = [f"{self}{figures}{cost}"]
         lines += [f"- {reason.text}. {reason.advice}" for reason in self.reasons]
         return "\n".join(lines)
 

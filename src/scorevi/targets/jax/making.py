@@ -8,7 +8,7 @@ from typing import Any
 from scorevi.base.extras import require
 from scorevi.base.source import source_of
 from scorevi.base.target import Names, check_early
-from scorevi.base.variables import Variables
+from scorevi.base.variables import Variables, check_arguments
 from scorevi.targets.jax.model import check_scalar, make_model, shared_model
 from scorevi.targets.jax.pytrees import Ravel, structure_of
 from scorevi.targets.jax.target import JaxTarget
@@ -75,6 +75,7 @@ def from_jax(
     array([[1., 2.]])
     """
     jax = require("jax")
+    check_arguments(from_jax, variables)
     if not callable(log_density):
         raise ValueError(f"`log_density` must be a function; got {type(log_density).__name__}.")
     functions: dict[str, Any] = {
