@@ -40,6 +40,20 @@ def test_it_is_found_out_by_the_fit(shape, factor, constant):
         assert f"it is {factor:g} times the gradient" in fit.status.cause
 
 
+def test_the_parameter_is_named():
+    target = gaussian([1.0, 2.0, 3.0], np.diag([1.0, 4.0, 0.1]))
+    wrong = scorevi.from_function(
+        lambda x: target.score(x) * [1.0, 2.0, 1.0],
+        3,
+        target.log_density,
+        ["a", "b", "c"],
+        batched=True,
+    )
+    with pytest.warns(scorevi.FitWarning, match=r"the score of b \S+ where the slope is \S+"):
+        fit = fit_gaussian(wrong)
+    assert "of a" not in fit.status.cause
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_right_score_is_not_accused(shape):
     """Nor one of single precision, nor at draws of a q that is far too wide."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
+from scorevi.base.labels import theta_labels
 from scorevi.base.pairs import Draws
 from scorevi.families import Gaussian, LowRank
 
@@ -28,13 +29,18 @@ _OFF, _FLAT = 0.1, 0.02
 """A disagreement that counts: as a share of the change, and per standard deviation of the way."""
 
 
+_MOST_NAMED, _NAMED = 200, 3
+"""Parameters that are looked at one by one, and that are named."""
+_STEP_OF_ONE, _OFF_OF_ONE = 1e-3, 0.05
+
+
 def contradiction(
     draws: Draws | None, q: Gaussian | LowRank | None, evaluator: Evaluator
 ) -> str | None:
     """Return in words how the score contradicts the log density; None where it does not.
 
     Costs nothing where the draws agree, and 6 evaluations as a rule where they do not, within the
-    evaluator's budget.
+    evaluator's budget. Where it does, 2D more say which parameters it is.
     """
     if draws is None or q is None:
         return None
@@ -60,7 +66,27 @@ def _contradiction(draws: Draws, q: Gaussian | LowRank, evaluator: Evaluator) ->
         text = _disagreement(places, step * direction, step, evaluator)
         if text is None:
             return None
-    return text
+    return f"{text}{_by_name(places[0], q, evaluator)}"
+
+
+def _by_name(place: Array, q: Gaussian | LowRank, evaluator: Evaluator) -> str:
+    """Name the parameters whose slopes disagree, where it is not all of them."""
+    dim = len(place)
+    if dim > _MOST_NAMED:
+        return ""
+    steps = _STEP_OF_ONE * q.sd
+    found = evaluator.spare(np.concatenate([place + np.diag(steps), place - np.diag(steps)]))
+    if found is None or found.log_density is None:
+        return ""
+    slope = (found.log_density[:dim] - found.log_density[dim:]) / (2.0 * steps)
+    said = 0.5 * (np.diag(found.score[:dim]) + np.diag(found.score[dim:]))
+    larger = np.maximum(np.abs(slope), np.abs(said))
+    off = np.flatnonzero(np.abs(slope - said) > _OFF_OF_ONE * larger + _FLAT / q.sd)
+    if not 0 < len(off) <= dim // 2:
+        return ""
+    labels = theta_labels(evaluator.target)
+    named = [f"{labels[j]} {said[j]:.3g} where the slope is {slope[j]:.3g}" for j in off[:_NAMED]]
+    return f"; the score of {', of '.join(named)}"
 
 
 def _worst_direction(way: Array, missing: Array) -> Array:
