@@ -34,7 +34,7 @@ from scorevi.solvers.nesting_state import (
 from scorevi.solvers.overall import TEMPERED, farthest, importance, mixture_of, wider
 from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
-from scorevi.solvers.scales import MOST_SCALES, structure
+from scorevi.solvers.scales import most_scales, structure
 from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed, unexplained
 from scorevi.solvers.weights import judged, weights
 
@@ -168,7 +168,9 @@ def _otherwise(
 ) -> NestingState | None:
     """Look for other scales, and begin again with them if much is explained by them."""
     q = state.q
-    may_be = q.over.dim < MOST_SCALES and state.counts.sum() <= _SEARCHED * len(state.replay.z)
+    may_be = q.over.dim < most_scales(q.dim) and state.counts.sum() <= _SEARCHED * len(
+        state.replay.z
+    )
     if not (_is_due(state) and may_be):
         return None
     found = structure(q.base, state.z[sane], state.h[sane], pairs[-1])

@@ -34,7 +34,8 @@ from scorevi.families.given import Given
 from scorevi.solvers.powers import BETTER, POWERS, SPARE, chosen, gain
 from scorevi.solvers.terms import EXACT, FOLD, cross_validated, parameters, regressed, residual_of
 
-MOST_SCALES = 4
+_MOST_SCALES, _FEW = 4, 3
+"""Scales: at most, and dimensions for each."""
 _BENT = 0.1, 0.0
 """The least |Q_u|² of the first scale, and of others."""
 _OTHERWISE = 0.3
@@ -66,6 +67,11 @@ class Structure(NamedTuple):
         return 1.0 - self.left / self.before if self.before > 0.0 else 0.0
 
 
+def most_scales(dim: int) -> int:
+    """Return how many there may be: few beside what they are the scales of."""
+    return min(_MOST_SCALES, max(1, dim // _FEW))
+
+
 def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | None:
     """Look for parameters given which the posterior is Gaussian; None where there are none.
 
@@ -89,7 +95,7 @@ def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | 
     tried: tuple[int, ...] = ()
     needless: set[int] = set()
     known: dict[tuple[int, ...], Structure] = {}
-    while len(tried) < min(MOST_SCALES, dim - 1):
+    while len(tried) < most_scales(dim):
         likely = _next(z, residual, weight, directions, _axes(directions, tried), needless)
         if not likely:
             break
