@@ -27,11 +27,10 @@ _STEPS = (5e-2, 5e-4, 5e-6, 5e-8)
 _PLACES = 3
 _OFF, _FLAT = 0.1, 0.02
 """A disagreement that counts: as a share of the change, and per standard deviation of the way."""
-
-
 _MOST_NAMED, _NAMED = 200, 3
 """Parameters that are looked at one by one, and that are named."""
 _STEP_OF_ONE, _OFF_OF_ONE = 1e-3, 0.05
+"""Of one parameter: half the way, in its standard deviations, and a disagreement that is named."""
 
 
 def contradiction(

@@ -4,7 +4,7 @@ Where scores say that a posterior is Gaussian given a few of its parameters
 (:mod:`scorevi.solvers.scales`), these are given a mixture of their own
 (:mod:`scorevi.solvers.overall`), and everything else a Gaussian whose precision is a sum of powers
 of them (:mod:`scorevi.families.given`). A step regresses the scores of all pairs once more, and
-weighs all draws once more; draws come from q and, a quarter of them, from wider than q along the
+weighs all draws once more; draws come from q and, a third of them, from wider than q along the
 scales, so that what q lacks is seen.
 
 A step takes O(n·(J·D)²) for n pairs and J terms, and O(D³) for each draw of its batch.
@@ -168,10 +168,8 @@ def _otherwise(
 ) -> NestingState | None:
     """Look for other scales, and begin again with them if much is explained by them."""
     q = state.q
-    may_be = q.over.dim < most_scales(q.dim) and state.counts.sum() <= _SEARCHED * len(
-        state.replay.z
-    )
-    if not (_is_due(state) and may_be):
+    is_early = state.counts.sum() <= _SEARCHED * len(state.replay.z)
+    if not (_is_due(state) and is_early and q.over.dim < most_scales(q.dim)):
         return None
     found = structure(q.base, state.z[sane], state.h[sane], pairs[-1])
     if found is None or set(found.scales) == set(q.scales):

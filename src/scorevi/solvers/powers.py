@@ -2,9 +2,9 @@ r"""The powers of scales in the precision of everything else.
 
 Powers ½, 1 and 2 of scales and their inverses, products of two, and the powers half way between two
 that were chosen, one by one, the one first that leaves least, as long as pairs that had no part in
-it are explained better. Where a scale is known
-well, its powers look alike: so all are then moved together to where a regression leaves least, by
-Gauss and Newton's steps with the matrices eliminated, and rounded to halves.
+it are explained better. Where a scale is known well, its powers look alike: so all are then moved
+together to where a regression leaves least, by Gauss and Newton's steps with the matrices
+eliminated, and rounded to halves.
 
 References
 ----------
@@ -26,6 +26,7 @@ from scorevi.solvers.terms import (
     cross_validated,
     design_of,
     least_squares,
+    middle_of,
     regressed,
     residual_of,
 )
@@ -149,9 +150,7 @@ def _step(powers: Array, own: Array, t: Array, y: Array, h: Array, weight: Array
     count, further = len(t), len(powers) - 1
     number = own.shape[1]
     each = np.exp(np.clip(own @ powers.T, -_LONGEST, _LONGEST))
-    middle = weight @ each / weight.sum()
-    middle[0] = 0.0
-    design = design_of(each - middle, t, y)
+    design = design_of(each - middle_of(each, weight), t, y)
     coefficients = least_squares(design, h, weight)
     off = h - design @ coefficients
     intercepts, slopes = np.split(coefficients, [(1 + further) * (1 + number)])

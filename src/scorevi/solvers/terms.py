@@ -38,8 +38,7 @@ def regressed(
     """
     number, width = t.shape[1], y.shape[1]
     powers = np.exp(t @ rates.T)
-    middle = weight @ powers / weight.sum()
-    middle[0] = 0.0
+    middle = middle_of(powers, weight)
     design = design_of(powers - middle, t, y)
     coefficients = least_squares(design, h, weight)
     off = h - design @ coefficients
@@ -136,6 +135,13 @@ def _precision(given: Given, t: Array) -> Array:
     """Return the mean of the diagonal of the precision at rows of t."""
     traces = np.trace(given.precisions, axis1=1, axis2=2) / given.width
     return np.asarray(np.maximum(given.terms(t) @ traces, 1e-3))
+
+
+def middle_of(powers: Array, weight: Array) -> Array:
+    """Return what is taken off terms, so that they are told from the constant one, the first."""
+    middle = np.asarray(weight @ powers / weight.sum())
+    middle[0] = 0.0
+    return middle
 
 
 def design_of(powers: Array, t: Array, y: Array) -> Array:
