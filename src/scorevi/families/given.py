@@ -98,6 +98,15 @@ class Given:
 
     def look(self, t: Array, y: Array) -> Look:
         """Return log q(y | t) at rows, and its derivatives."""
+        return self._look(t, y, None)
+
+    def draw_and_look(self, t: Array, noise: Array) -> tuple[Array, Look]:
+        """Turn noise (n, m) into y at rows of t, and look there: each row is factorised once."""
+        y = np.empty_like(noise)
+        return y, self._look(t, y, noise)
+
+    def _look(self, t: Array, y: Array, noise: Array | None) -> Look:
+        """Look at y, which are made of noise first, where there is any."""
         terms, width = self.terms(t), self.width
         seen = self.within(t)
         ones = np.concatenate([np.ones((len(t), 1)), seen], axis=1)
@@ -108,6 +117,8 @@ class Given:
         log_q, score, traces = np.empty(len(y)), np.empty_like(y), np.empty_like(terms)
         means = np.empty_like(y)
         for i, (factor, mean) in enumerate(self._rows(t)):
+            if noise is not None:
+                y[i] = mean + lapack.dtrtrs(factor, noise[i], lower=1, trans=1)[0]
             white = factor.T @ (y[i] - mean)
             log_q[i] = np.log(np.diagonal(factor)).sum() - 0.5 * (white @ white)
             score[i], means[i] = -(factor @ white), mean

@@ -78,7 +78,7 @@ class Mixture:
         if log_weights is None:
             log_weights = np.log(_checked(weights, components))
         log_weights = np.asarray(log_weights, dtype=np.float64)
-        total = float(scipy.special.logsumexp(log_weights))
+        total = float(np.logaddexp.reduce(log_weights))
         if abs(total) > _ROUNDING:  # what was read from a file keeps its bits
             log_weights = log_weights - total
         object.__setattr__(self, "log_weights", log_weights)
@@ -223,6 +223,10 @@ class Mixture:
         parts = self.log_parts(theta) if log_parts is None else log_parts
         total = np.asarray(np.logaddexp.reduce(parts, axis=1))
         shares = np.exp(parts - total[:, None])
+        if self.dim <= _FEW:
+            means, inverses, _ = self._together
+            white = np.einsum("kab,nkb->nka", inverses, theta[:, None, :] - means)
+            return total, -np.einsum("nk,nka,kab->nb", shares, white, inverses, optimize=True)
         score = np.zeros_like(theta)
         with one_thread(self.dim):
             for k, part in enumerate(self.components):

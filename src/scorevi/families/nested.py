@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scorevi.base.arrays import AnyArray, Array, Seed, as_count, as_rng
 from scorevi.families.base import Points
 from scorevi.families.gaussian import Gaussian
-from scorevi.families.given import Given
+from scorevi.families.given import Given, Look
 from scorevi.families.mixture import Estimate, Mixture
 
 _DRAWS = 20_000
@@ -129,8 +129,9 @@ class Nested:
         noise = np.asarray(noise)
         width = self.over.noise_width
         t = np.asarray(self.over.points(noise[:, :width]).theta)
-        theta = self._joined(t, self.given.draw(t, noise[:, width:])[0])
-        log_q, score = self.with_score(theta)
+        y, look = self.given.draw_and_look(t, noise[:, width:])
+        theta = self._joined(t, y)
+        log_q, score = self._with_score(t, look)
         return Points(theta, -np.asarray(self.coordinates.whiten_score(score)), None, log_q)
 
     def pull(self, points: Points, score: AnyArray) -> AnyArray:
@@ -166,8 +167,11 @@ class Nested:
     def with_score(self, theta: Array) -> tuple[Array, Array]:
         """Return log densities and scores at rows."""
         t, y = self.split(theta)
+        return self._with_score(t, self.given.look(t, y))
+
+    def _with_score(self, t: Array, look: Look) -> tuple[Array, Array]:
+        """Join what is known of t, and of y given t."""
         log_t, score_t = self.over.with_score(t)
-        look = self.given.look(t, y)
         white = np.concatenate([score_t + look.along, look.score], axis=1) @ self.turn.T
         score = np.linalg.solve(self.base.factor.T, white.T).T
         return log_t + look.log_q - self.base.log_det, np.asarray(score)

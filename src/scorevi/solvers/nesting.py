@@ -24,6 +24,7 @@ from scorevi.families import is_sound
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch
 from scorevi.solvers.nesting_state import (
+    VERY_ROUGHLY,
     NestingState,
     afresh,
     batch_size,
@@ -71,6 +72,9 @@ _UNLIKELY = 10.0, 0.1
 _NEEDED = 4.0
 """Effective pairs, over D + 1, by which scales are looked for."""
 _NEGLIGIBLE = 1e-3
+_FINE, _FINER, _MORE = 1e-3, 1e-6, 1.25
+"""What terms may leave where other scales would be no better, and where other terms would not; and
+by how much the memory grows until the matrices of what leaves so little are found anew."""
 
 
 class NestingInfo(NamedTuple):
@@ -110,7 +114,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         return other, NestingInfo(0.0, *judged(q, batch))
     rates, left, looked = _terms(state, pairs)
     given = q.given
-    if left > EXACT or looked > state.looked:
+    if left > _FINE or (left > EXACT and _has_grown(state)) or looked > state.looked:
         given = regressed(rates, *pairs, parameters(q.base, q.turn, q.scales))
     if left > EXACT:
         given = dataclasses.replace(given, ends=_ends(rates, pairs[0]))
@@ -128,7 +132,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         q=now,
         more=more,
         left=left,
-        proposal=dataclasses.replace(now, over=wider(now.over, recent, counted)),
+        proposal=dataclasses.replace(now, over=wider(now.over, recent, counted), even=VERY_ROUGHLY),
         looked=looked,
         batch_size=batch_size(q.dim, drawn),
     )
@@ -157,10 +161,16 @@ def _pairs(state: NestingState) -> tuple[tuple[Array, Array, Array, Array], Mask
     return (scales[sane], others[sane], scores[sane], weight[sane]), sane
 
 
+def _has_grown(state: NestingState) -> bool:
+    """Return whether the memory has, with the last batch, grown by another step."""
+    before = len(state.z) - int(state.counts[-1])
+    return math.floor(math.log(len(state.z), _MORE)) > math.floor(math.log(max(before, 1), _MORE))
+
+
 def _is_due(state: NestingState) -> bool:
     """Return whether there are enough new pairs to choose terms anew."""
     is_much = state.left > _NOT_MUCH
-    return state.left > EXACT and len(state.z) >= _OFTEN[is_much] * state.looked
+    return state.left > _FINER and len(state.z) >= _OFTEN[is_much] * state.looked
 
 
 def _otherwise(
@@ -169,7 +179,8 @@ def _otherwise(
     """Look for other scales, and begin again with them if much is explained by them."""
     q = state.q
     is_early = state.counts.sum() <= _SEARCHED * len(state.replay.z)
-    if not (_is_due(state) and is_early and q.over.dim < most_scales(q.dim)):
+    may_be = state.left > _FINE and q.over.dim < most_scales(q.dim)
+    if not (_is_due(state) and is_early and may_be):
         return None
     found = structure(q.base, state.z[sane], state.h[sane], pairs[-1])
     if found is None or set(found.scales) == set(q.scales):

@@ -16,8 +16,8 @@ from scorevi.solvers.scales import Structure
 _POOR = 0.3
 """What terms may leave, over what a line leaves, where a mixture does no better."""
 _MEMORY = 4096
-_ROUGHLY = 128
-"""Points by which moments are taken on the way."""
+_ROUGHLY, VERY_ROUGHLY = 64, 16
+"""Points by which moments are taken on the way: of q, and of what is only drawn from."""
 _FEWEST, _GROWING = 48, 0.2
 """The size of a batch: at least, and over all draws before it."""
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import scipy.special
 
 from scorevi.base.arrays import Array
 from scorevi.families import Gaussian, Mixture
@@ -56,9 +55,9 @@ def importance(log_ratio: Array) -> Array:
     log_ratio = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
     if not np.isfinite(log_ratio).any():
         return np.asarray(np.eye(1, len(log_ratio))[0])
-    log_mean = float(scipy.special.logsumexp(log_ratio)) - math.log(len(log_ratio))
+    log_mean = float(np.logaddexp.reduce(log_ratio)) - math.log(len(log_ratio))
     log_ratio = np.minimum(log_ratio, log_mean + 0.5 * math.log(len(log_ratio)))
-    return np.asarray(np.exp(log_ratio - scipy.special.logsumexp(log_ratio)))
+    return np.asarray(np.exp(log_ratio - np.logaddexp.reduce(log_ratio)))
 
 
 def mixture_of(t: Array, weight: Array, wide: Array | None = None) -> Mixture:
@@ -90,8 +89,8 @@ def _fitted(t: Array, weight: Array, at_most: tuple[int, int]) -> Mixture:
     weights = np.full(len(means), 1.0 / len(means))
     for _ in range(_ROUNDS):
         log_parts = np.log(weights) + _log_normal(white, means, covariances)
-        share = np.exp(log_parts - scipy.special.logsumexp(log_parts, axis=1, keepdims=True))
-        share *= weight[:, None]
+        share = np.exp(log_parts - log_parts.max(axis=1, keepdims=True))
+        share *= (weight / share.sum(axis=1))[:, None]
         total = share.sum(axis=0)
         seen = total**2 / np.maximum((share**2).sum(axis=0), 1e-300)
         kept = seen > min(_FEWEST, float(seen.max()) - 1e-9)

@@ -23,9 +23,9 @@ from scorevi.base.arrays import Array
 from scorevi.solvers.terms import (
     EXACT,
     FOLD,
+    LeastSquares,
     cross_validated,
     design_of,
-    least_squares,
     middle_of,
     regressed,
     residual_of,
@@ -51,6 +51,8 @@ _LARGEST = 4.0
 _ROWS = 2
 """Pairs, over the coefficients of a score, by which they are."""
 _LONGEST = 40.0
+_ENOUGH, _PER_COLUMN = 400, 4
+"""Pairs by which terms are put into an order: at least, and for each dimension."""
 
 
 def chosen(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[Array, float]:
@@ -151,7 +153,8 @@ def _step(powers: Array, own: Array, t: Array, y: Array, h: Array, weight: Array
     number = own.shape[1]
     each = np.exp(np.clip(own @ powers.T, -_LONGEST, _LONGEST))
     design = design_of(each - middle_of(each, weight), t, y)
-    coefficients = least_squares(design, h, weight)
+    squares = LeastSquares(design, weight)
+    coefficients = squares.solve(h)
     off = h - design @ coefficients
     intercepts, slopes = np.split(coefficients, [(1 + further) * (1 + number)])
     ones = np.concatenate([np.ones((count, 1)), t], axis=1)
@@ -159,7 +162,7 @@ def _step(powers: Array, own: Array, t: Array, y: Array, h: Array, weight: Array
     means += y @ slopes.reshape(1 + further, y.shape[1], -1)[1:]
     each = each[:, 1:, None] * own[:, None, :]
     ways = (each[..., None] * means.transpose(1, 0, 2)[:, :, None, :]).reshape(count, -1)
-    ways -= design @ least_squares(design, ways, weight)
+    ways -= design @ squares.solve(ways)
     ways *= np.sqrt(weight)[:, None]
     flat = ways.reshape(count, further * number, -1).swapaxes(0, 1).reshape(further * number, -1)
     gram, right = flat @ flat.T, flat @ (off * np.sqrt(weight)[:, None]).ravel()
@@ -170,8 +173,10 @@ def _step(powers: Array, own: Array, t: Array, y: Array, h: Array, weight: Array
 
 def gain(rates: Array, new: Array, t: Array, y: Array, residual: Array, weight: Array) -> float:
     """Return how much of the residuals a further term explains, about, by its values at pairs."""
+    every = max(1, len(t) // max(_ENOUGH, _PER_COLUMN * y.shape[1]))
+    new, t, y, residual, weight = (part[::every] for part in (new, t, y, residual, weight))
     known = np.exp(t @ rates.T)
     new = new - known @ np.linalg.lstsq(known * np.sqrt(weight)[:, None], new * np.sqrt(weight))[0]
     design = new[:, None] * np.concatenate([np.ones((len(t), 1)), t, y], axis=1)
-    right = (design.T * weight) @ residual
-    return float((right * least_squares(design, residual, weight)).sum())
+    right = design.T @ (residual * weight[:, None])
+    return float((right * LeastSquares(design, weight).solve(residual)).sum()) * every

@@ -44,6 +44,8 @@ _NOTHING = 0.05
 """Mean square of what is left of all scores, where nothing more need be found."""
 _FEWER = 0.3
 """What a further scale must leave at most, of what was left before, where that was nothing."""
+_IN_VAIN = 2
+"""Scales that are taken together without any gain, before the search is given up."""
 _SHORT_LIST, _TRIED = 24, 3
 """Parameters of which each is looked at, and of which each is tried."""
 
@@ -95,7 +97,7 @@ def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | 
     tried: tuple[int, ...] = ()
     needless: set[int] = set()
     known: dict[tuple[int, ...], Structure] = {}
-    while len(tried) < most_scales(dim):
+    while len(tried) < most_scales(dim) and len(tried) < _IN_VAIN + _number(found):
         likely = _next(z, residual, weight, directions, _axes(directions, tried), needless)
         if not likely:
             break
@@ -114,6 +116,10 @@ def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | 
         elif is_little:
             break
     return found
+
+
+def _number(found: Structure | None) -> int:
+    return 0 if found is None else len(found.scales)
 
 
 def _residual(found: Structure, z: Array, h: Array) -> Array:
