@@ -248,12 +248,13 @@ class StopRule:
 
         said = nothing(older, nor_lost=True)
         if not said:
-            self._level_since = math.inf
+            level_since, self._level_since = self._level_since, math.inf
             may_wander = may_wander and early.sum() >= _LEAST_IN_WINDOW
             if not may_wander or not (said := nothing(early, nor_lost=False)):
                 self._wandering_since = math.inf
                 return None
-            self._wandering_since = min(self._wandering_since, effort)
+            # While it was level nothing was gained either.
+            self._wandering_since = min(self._wandering_since, level_since, effort)
             if effort < _TWICE * self._wandering_since:
                 return None
             return Status("stalled", f"q wanders: four times the gradients gained nothing ({said})")
