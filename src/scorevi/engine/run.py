@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from scorevi.engine import ending
 from scorevi.engine.arrival import Arrival, Distance
 from scorevi.engine.arrival_pairs import ArrivalOfPairs
 from scorevi.engine.batches import Batches, NothingGood, Taken
+from scorevi.engine.growing import larger
 from scorevi.engine.quality import Drawn, Quality, Recent
 from scorevi.engine.records import Snapshot, Updates
 from scorevi.engine.ridge import improper
@@ -29,10 +30,9 @@ from scorevi.engine.settings import Settings
 from scorevi.engine.sign import SignCheck
 from scorevi.engine.stepping import Stepping, stepping
 from scorevi.engine.watching import Watcher
-from scorevi.families import Family, Gaussian, is_sound
+from scorevi.families import Family, is_sound
 from scorevi.solvers.base import Batch, Grows, Remembers, Solver, family_of
 from scorevi.solvers.low_rank import LowRankReplay
-from scorevi.starts.elsewhere import modes_outside
 from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
 
 _FIRST_LOOK = 8
@@ -160,15 +160,7 @@ class Run:
         draws = self._recent.draws
         if draws is None or not self.evaluator.target.has_log_density:
             return False
-        state = self.solver.grown(self.state, draws, early=early)
-        is_enough = getattr(state, "is_enough", False)
-        if (state is not None and not is_enough) or (self.solver.searches and not early):
-            with np.errstate(all="ignore"):
-                level = float(np.nanmedian(draws.log_density - self.q.log_density(draws.theta)))
-                q = cast("Gaussian", self.q)
-                modes = modes_outside(q, level, self.evaluator, self._rng)
-            if modes:
-                state = self.solver.grown(self.state, draws, modes, early=early)
+        state = larger(self.solver, self.state, draws, self.evaluator, self._rng, early=early)
         if state is None:
             return False
         self.state, self.q = state, state.q

@@ -26,6 +26,9 @@ _BEHIND = 8.0
 """Nats by which a mode may hold less than q, to be worth a component."""
 _SETTLED = 0.01
 _MOST, _ROUNDS = 8, 3
+_AFAR, _DIRECTIONS, _LANDINGS = 10.0, 4, 4
+"""How far away it is asked whether scores lead back, over √D; along how many directions, to both
+sides; and in how many of Newton's steps."""
 
 
 class Mode(NamedTuple):
@@ -76,6 +79,26 @@ def _climbs(
         judged = judge_path(ascent, evaluator, rng, q)
         if judged is not None and not is_within(q, judged.q.mean):
             yield judged
+
+
+def leads_elsewhere(q: Gaussian, evaluator: Evaluator, rng: np.random.Generator) -> bool:
+    """Return whether far away scores lead to some other place than q.
+
+    Where the posterior is q, one of Newton's steps leads back from anywhere, so that this costs a
+    gradient for each of at most eight points. Another mode as wide, 10 sd away along one direction,
+    is nearer than q to at least one of them in 98 of 100 cases, in any number of dimensions.
+    """
+    dim = q.dim
+    axes = np.linalg.qr(rng.standard_normal((dim, min(dim, _DIRECTIONS))))[0].T
+    places = _AFAR * math.sqrt(dim) * np.concatenate([axes, -axes])
+    for _ in range(_LANDINGS):
+        evaluation, good = evaluator.noted(np.asarray(q.unwhiten(places)))
+        places = places[good] + np.asarray(q.whiten_score(evaluation.score[good]))
+        theta = np.asarray(q.unwhiten(places))
+        places = places[[not is_within(q, point) for point in theta]]
+        if not len(places):
+            return False
+    return True
 
 
 def modes_outside(
