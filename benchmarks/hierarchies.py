@@ -16,6 +16,7 @@ from scorevi.studies.hierarchies.best import noise_for
 from scorevi.studies.hierarchies.truth import load_truth
 from scorevi.studies.metrics import elbo, even_noise
 from scorevi.studies.raw_units import regressions
+from scorevi.studies.shapes import groups, shapes
 from scorevi.studies.trials import trials
 from scorevi.studies.trust import bars, confusion, details
 
@@ -29,7 +30,8 @@ def suite() -> None:
     """Print how far default fits are from the best Gaussian, and their verdicts."""
     found = list(trials(("hierarchies",), SEEDS, processes=os.cpu_count() or 1))
     print(f"Default fits of hierarchies and their verdicts, {SEEDS} seeds each:\n")
-    print("\n\n".join([bars(found), confusion(found), details(found)]), "\n", flush=True)
+    tables = [bars, confusion, details, groups, shapes]
+    print("\n\n".join(table(found) for table in tables), "\n", flush=True)
 
 
 def raw_units() -> None:

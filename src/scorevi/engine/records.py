@@ -89,3 +89,5 @@ class Snapshot(NamedTuple):
     """The last batches, by which its distance from the best Gaussian is."""
     drawn: int = 0
     """Draws of all updates."""
+    several: bool = False
+    """Whether the start has seen that there are other modes."""

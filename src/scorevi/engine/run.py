@@ -83,6 +83,7 @@ class Run:
         self._began: float | None = None
         self._seconds_before = 0.0
         self._rng = stream(settings.entropy, SEARCH)
+        self._several = False  # whether the start has seen that there are other modes
         self._sign = SignCheck()
         self._recent = Recent()
         self._next_look = _FIRST_LOOK
@@ -160,7 +161,9 @@ class Run:
         draws = self._recent.draws
         if draws is None or not self.evaluator.target.has_log_density:
             return False
-        state = larger(self.solver, self.state, draws, self.evaluator, self._rng, early=early)
+        sources = self.evaluator, self._rng
+        several = self._several
+        state = larger(self.solver, self.state, draws, *sources, early=early, several=several)
         if state is None:
             return False
         self.state, self.q = state, state.q
@@ -204,6 +207,7 @@ class Run:
             recent=self._recent.batches,
             fresh=() if self._arrival is None else self._arrival.batches,
             drawn=0 if self._arrival is None else self._arrival.total,
+            several=self._several,
         )
 
     def restore(self, snapshot: Snapshot, records: Updates) -> None:
@@ -214,6 +218,7 @@ class Run:
         self.evaluator.restore(snapshot.account)
         self.num_updates = snapshot.num_updates
         self.volume_at_start = snapshot.volume_at_start
+        self._several = snapshot.several
         self._sign = SignCheck(snapshot.slopes)
         self.notes = list(snapshot.notes)
         self._seconds_before = snapshot.seconds
@@ -282,6 +287,7 @@ class Run:
     def _start(self) -> None:
         begin = start(self.settings.initial, self.evaluator, self._rng, self.solver)
         self.notes += begin.notes
+        self._several = begin.several
         self._begin(begin.q)
         if begin.state is not None:
             self.state, self.q = begin.state, begin.state.q

@@ -122,10 +122,6 @@ class Grows(Protocol):
     def searches(self) -> bool:
         """Whether other modes are looked for even where q explains its draws."""
 
-    @property
-    def components(self) -> int | None:
-        """The most there may be; None for as many as the dimension allows."""
-
     def grown(
         self, state: Any, draws: Draws, modes: Sequence[Elsewhere] = (), *, early: bool
     ) -> Any | None:

@@ -179,4 +179,4 @@ def gain(rates: Array, new: Array, t: Array, y: Array, residual: Array, weight: 
     new = new - known @ np.linalg.lstsq(known * np.sqrt(weight)[:, None], new * np.sqrt(weight))[0]
     design = new[:, None] * np.concatenate([np.ones((len(t), 1)), t, y], axis=1)
     right = design.T @ (residual * weight[:, None])
-    return every * float((right * LeastSquares(design, weight).solve(residual)).sum())
+    return float(every * (right * LeastSquares(design, weight).solve(residual)).sum())

@@ -16,7 +16,8 @@ the search:
 3. A racer from where a wide Gaussian climbs to: one of width 1 around the point, or, where the
    posterior is far away, around the end of the climb, whichever is better after a few steps.
 
-A Gaussian posterior is known by D + 2 draws, however far away it is, and the search ends at once.
+A Gaussian posterior is known by D + 2 draws, however far away it is, and the search ends at once,
+but for at most eight gradients far away, which show whether it is one of several modes.
 It never takes more than half of the budget. Everything that the winner has seen is handed on.
 """
 
@@ -33,14 +34,16 @@ from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
 from scorevi.starts.climb import Ascent, curvature_gaussian, is_within
+from scorevi.starts.elsewhere import leads_elsewhere
 from scorevi.starts.race import Racer
 from scorevi.starts.wide import WideClimb, comes_back
 
 _DRAWS, _EVIDENCE = 6, 20
 """Of N(0, I) at first, and where a fit from there fails, to show why."""
-_GOOD_ENOUGH, _CERTAIN, _SETTLED, _MODE = 0.5, 0.1, 0.2, 1.0
-"""Fisher residuals: of a N(0, I) that needs no search, of racers from it and from climbs that are
-settled, and of one that is about a mode, so that others are looked for."""
+_NEARLY_EXACT, _GOOD_ENOUGH, _CERTAIN, _SETTLED, _MODE = 1e-3, 0.5, 0.1, 0.2, 1.0
+"""Fisher residuals: of a q that is exact but for what is far away, of a N(0, I) that needs no
+search, of racers from it and from climbs that are settled, and of one that is about a mode, so that
+others are looked for."""
 _PIECES, _PROGRESS = 12, 0.6
 """A racer goes on for so many pieces, as long as two bring its residual down by this factor."""
 _FAR = 1e6
@@ -67,6 +70,8 @@ class Choice(NamedTuple):
     """Those, one after another, that score and log density may be compared by."""
     note: str
     """What was done, in words."""
+    several: bool
+    """Whether there are other modes."""
 
 
 class _Won(Exception):
@@ -85,16 +90,18 @@ def choose(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Choi
     """
     around = Gaussian(point, np.eye(len(point)), 0.0)
     if evaluator.remaining < _DRAWS:
-        return Choice(around, [], [], "the budget is too small to choose a start")
+        return Choice(around, [], [], "the budget is too small to choose a start", several=False)
     before = evaluator.spent
     search = _Search(evaluator, rng, around)
     with contextlib.suppress(Exhausted, np.linalg.LinAlgError, _Won):
         search.run()
+    with contextlib.suppress(Exhausted):
+        search.ask_from_far()
     best, count = search.best, len(search.racers)
     if best.is_lost:
         best = Racer(evaluator, around)
     note = f"the start was chosen among {count} for {evaluator.spent - before} gradients"
-    return Choice(best.q, [*best.given, *best.pairs], search.seen, note)
+    return Choice(best.q, [*best.given, *best.pairs], search.seen, note, search.several)
 
 
 class _Search:
@@ -105,6 +112,7 @@ class _Search:
         self.racers = [Racer(evaluator, around)]
         self._climbed: list[Pair] = []
         self._length = 2 * (around.dim + 2) + 40
+        self.several = False
 
     @property
     def best(self) -> Racer:
@@ -137,6 +145,16 @@ class _Search:
         self._from_wide(end if is_far else None)
         if is_far:
             self._from_elsewhere(self.best.q)
+
+    def ask_from_far(self) -> None:
+        """Ask whether a q that seems exact is all there is, and race from elsewhere if not.
+
+        What looks exactly Gaussian is a Gaussian, or one of several that are far apart.
+        """
+        best = self.best
+        if best.is_settled(_NEARLY_EXACT) and leads_elsewhere(best.q, self._evaluator, self._rng):
+            self.several = True
+            self._from_elsewhere(best.q)
 
     def _from_the_point(self, racer: Racer) -> None:
         """Race from N(point, I), as long as the scores come to agree."""

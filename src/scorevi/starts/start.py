@@ -53,6 +53,8 @@ class Start(NamedTuple):
     """Those, one after another, that score and log density may be compared by."""
     state: Any = None
     """That of the solver, where it has already begun from there."""
+    several: bool = False
+    """Whether there are other modes."""
 
 
 class NoFinitePoint(Exception):
@@ -161,7 +163,8 @@ def _automatic(
             state, note = choose_large(evaluator, rng, point, large)
             return Start(state.q, notes=(note,), state=state)
         chosen = choose(evaluator, rng, point)
-    return Start(chosen.q, tuple(chosen.pairs), (chosen.note,), tuple(chosen.seen))
+    pairs, seen = tuple(chosen.pairs), tuple(chosen.seen)
+    return Start(chosen.q, pairs, (chosen.note,), seen, several=chosen.several)
 
 
 def _at_mode(

@@ -8,12 +8,14 @@ than 0.3 of its standard deviations, or some standard deviation by more than a f
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+from scorevi.studies.shapes import groups, shapes
 from scorevi.studies.trials import SUITES, Trial, trials
 
 _VERDICTS = ("pass", "warn", "fail")
@@ -105,7 +107,8 @@ def say(trial: Trial) -> str:
         f"{word if trial.is_judged else '-----'} {trial.verdict:4} {trial.target}, seed "
         f"{trial.seed}: {trial.gradients} gradients ({trial.start} at the first update, "
         f"{trial.evaluations} for the verdict), {trial.status}, {below}mean "
-        f"{_figure(trial.mean_off)}, sd {_figure(trial.sd_off)}; {trial.reason}"
+        f"{_figure(trial.mean_off)}, sd {_figure(trial.sd_off)}, {trial.kind}, resampled "
+        f"{_figure(trial.resampled[0])}, {_figure(trial.resampled[1])}; {trial.reason}"
     )
 
 
@@ -129,6 +132,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="targets whose names contain this")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, help="the file to put the tables into")
+    parser.add_argument("--keep", type=Path, help="a file to keep all trials in, a line each")
     options = parser.parse_args()
     found = []
     suites = tuple(options.suite or SUITES)
@@ -137,7 +141,15 @@ def main() -> None:
         print(say(trial), flush=True)
     order = [*SUITES]
     found.sort(key=lambda trial: order.index(trial.suite))
-    tables = {"bars": bars(found), "confusion": confusion(found), "targets": details(found)}
+    if options.keep is not None:
+        options.keep.write_text("\n".join(json.dumps(trial._asdict()) for trial in found) + "\n")
+    tables = {
+        "bars": bars(found),
+        "confusion": confusion(found),
+        "targets": details(found),
+        "groups": groups(found),
+        "shapes": shapes(found),
+    }
     if options.out is not None:
         write(options.out, tables)
     print("\n\n".join(["", *tables.values()]))
