@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import pickle
-import sys
 
 import numpy as np
 import pytest
@@ -115,16 +114,6 @@ def test_without_a_log_density_it_cannot_pass():
     assert "no log density" in verdict.reasons[0].text
     with pytest.raises(ValueError, match="Importance weights need the log density"):
         fit.resample(10, seed=1)
-
-
-@pytest.mark.slow
-def test_without_arviz_it_says_what_is_missing(monkeypatch):
-    fit = fit_gaussian(eight_schools())
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setitem(sys.modules, "arviz", None)
-    verdict = fit.check()
-    assert verdict != "pass"
-    assert "pip install 'scorevi[arviz]'" in verdict.explain()
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ _EXTRA_OF = {
     "filelock": "stan",
     "stanio": "stan",
     "arviz": "arviz",
-    "arviz_stats": "arviz",
     "pandas": "tables",
     "pyarrow": "tables",
     "matplotlib": "plots",

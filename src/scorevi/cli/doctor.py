@@ -28,13 +28,13 @@ _GIVES = {
     "numpyro": "NumPyro models",
     "pymc": "PyMC models",
     "stan": "Stan programs",
-    "arviz": "verdicts with weights; ArviZ",
+    "arviz": "ArviZ, and files for it",
     "tables": "pandas and Parquet",
     "plots": "pictures",
     "sample": "exact draws",
     "dask": "data on many machines",
 }
-_COMPANIONS = ("arviz_stats", "platformdirs", "filelock", "stanio")
+_COMPANIONS = ("platformdirs", "filelock", "stanio")
 """What comes with others, and has nothing to say of its own."""
 _SHORT = 100
 
@@ -110,18 +110,16 @@ def _core() -> Finding:
 
 def _extra(extra: str, modules: list[str]) -> Finding:
     what = _GIVES.get(extra, extra)
-    # ArviZ 0.x has no arviz_stats, and httpstan must not be imported: half a web server starts.
-    needed = [module for module in modules if module != "arviz_stats"]
-    absent = [module for module in needed if importlib.util.find_spec(module) is None]
+    absent = [module for module in modules if importlib.util.find_spec(module) is None]
     if absent:
         return Finding("missing", what, f"needs {', '.join(absent)}", extra)
     try:
-        for module in needed:
-            if module != "httpstan":
+        for module in modules:
+            if module != "httpstan":  # half a web server would start
                 require(module)
     except Exception as error:
         return Finding("broken", what, _told(error), extra)
-    shown = (module for module in needed if module not in _COMPANIONS)
+    shown = (module for module in modules if module not in _COMPANIONS)
     return Finding("works", what, ", ".join(f"{name} {_version(name)}" for name in shown))
 
 

@@ -39,8 +39,9 @@ def text_of(value: float | None) -> str:
 
 
 class SummaryTable(tuple[Summary, ...]):
-    """Mean, its error, sd and quantiles of each number that has a name: a tuple of rows.
+    """Mean, sd and quantiles of each number that has a name: a tuple of rows.
 
+    After ``fit.check()`` each mean has its error too.
     ``print(table)`` prints it, a notebook shows it, ``table.to_pandas()`` is a data frame, and
     ``table["mu"]`` the row of one number, ``table["theta"]`` the rows of an array.
 
@@ -101,10 +102,20 @@ class SummaryTable(tuple[Summary, ...]):
         columns = dict(zip(HEADINGS, numbers or [[]] * len(HEADINGS), strict=True))
         return require("pandas").DataFrame(columns, index=index)
 
+    @property
+    def _headings(self) -> tuple[str, ...]:
+        """Those of columns to show: errors of means are known after ``fit.check()``."""
+        has_errors = any(row.error is not None for row in self)
+        return HEADINGS if has_errors else tuple(one for one in HEADINGS if one != "error")
+
     def __repr__(self) -> str:
         half = _SHOWN // 2
         rows: Sequence[Summary] = self if len(self) <= _SHOWN else (*self[:half], *self[-half:])
-        lines = [("parameter", *HEADINGS), *((row.name, *map(text_of, cells(row))) for row in rows)]
+        headings = self._headings
+        lines = [
+            ("parameter", *headings),
+            *((row.name, *map(text_of, cells(row, headings))) for row in rows),
+        ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         texts = [
             "  ".join(
@@ -118,9 +129,10 @@ class SummaryTable(tuple[Summary, ...]):
         return "\n".join(texts)
 
     def _repr_html_(self) -> str:
-        shown = self[:_SHOWN_IN_NOTEBOOK]
+        shown, headings = self[:_SHOWN_IN_NOTEBOOK], self._headings
         body = table_html(
-            ("parameter", *HEADINGS), [(row.name, *map(text_of, cells(row))) for row in shown]
+            ("parameter", *headings),
+            [(row.name, *map(text_of, cells(row, headings))) for row in shown],
         )
         left = len(self) - len(shown)
         return body + (f"<p>… and {left} more</p>" if left else "")

@@ -8,14 +8,10 @@ localization: an improved R-hat for assessing convergence of MCMC, *Bayesian Ana
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from typing import Any
-
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.extras import require
+from scorevi.base.statistics import array_stats
 
 FEWEST = 4
 """Draws of a chain below which ArviZ has nothing to say."""
@@ -55,13 +51,7 @@ def energy_information(energy: Array) -> float:
 
 
 def _each(name: str, theta: Array, method: str) -> Array:
-    """Call ArviZ's function on each parameter; 0.x and 1.x keep it in different places."""
+    """Call ArviZ's function on each parameter."""
     with np.errstate(all="ignore"):
-        if importlib.util.find_spec("arviz_stats") is not None:
-            stats: Any = importlib.import_module("arviz_stats.base").array_stats
-            values = getattr(stats, name)(theta, chain_axis=0, draw_axis=1, method=method)
-        else:
-            arviz = require("arviz")
-            data = arviz.convert_to_dataset({"theta": theta})
-            values = getattr(arviz, name)(data, method=method)["theta"].values
+        values = getattr(array_stats(), name)(theta, chain_axis=0, draw_axis=1, method=method)
     return np.asarray(values, dtype=np.float64)

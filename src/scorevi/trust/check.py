@@ -52,10 +52,7 @@ def check(exam: Examination, *, modes: bool = True) -> Verdict:
         reasons += evidence(exam)
         if evidence in DECISIVE and any(reason.level == "fail" for reason in reasons):
             return Verdict(tuple(reasons), num_evaluations=exam.evaluator.spent)
-    try:
-        weights = exam.weights
-    except ImportError:  # said by the evidence that needs them
-        weights = None
+    weights = exam.weights
     spent = exam.evaluator.spent
     if weights is None:
         return Verdict(tuple(reasons), num_evaluations=spent)

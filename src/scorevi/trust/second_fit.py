@@ -89,8 +89,5 @@ def _started(q: Approximation, evaluator: Evaluator, rng: np.random.Generator) -
 
 def _are_even(exam: Examination) -> bool:
     """Whether the importance weights can be relied on, and leave most of the draws."""
-    try:
-        weights = exam.weights
-    except ImportError:
-        return False
+    weights = exam.weights
     return weights is not None and weights.reliable and weights.ess >= _EVEN * len(weights.weights)

@@ -56,14 +56,10 @@ def tails(exam: Examination) -> Iterator[Reason]:
             "Pass log_density= when making the target.",
         )
         return
-    try:
+    found, needed = _looked(exam)
+    while any(reason.level == "undecided" for reason in found) and needed <= _CEILING:
+        exam.draw_more()
         found, needed = _looked(exam)
-        while any(reason.level == "undecided" for reason in found) and needed <= _CEILING:
-            exam.draw_more()
-            found, needed = _looked(exam)
-    except ImportError as error:
-        yield Reason("warn", "the importance weights were not looked at", str(error))
-        return
     for reason in found:
         yield reason._replace(level="warn") if reason.level == "undecided" else reason
 

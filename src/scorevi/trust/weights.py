@@ -8,14 +8,13 @@ Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work? Evaluating variat
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from typing import NamedTuple
 
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.extras import require
+from scorevi.base.statistics import array_stats
 
 RELIABLE = 0.7
 """The k-hat above which smoothed weights cannot be relied on."""
@@ -81,11 +80,7 @@ def smooth(log_ratio: Array) -> Weights:
 
 
 def _psislw(log_ratio: Array) -> tuple[Array, float]:
-    """Call ArviZ's, which takes log ratios in 0.x and minus those from 1.0 on."""
+    """Call ArviZ's, which takes minus the log ratios."""
     with np.errstate(all="ignore"):
-        if importlib.util.find_spec("arviz_stats") is not None:
-            array_stats = importlib.import_module("arviz_stats.base").array_stats
-            smoothed, khat = array_stats.psislw(-log_ratio)
-        else:
-            smoothed, khat = require("arviz").psislw(log_ratio)
+        smoothed, khat = array_stats().psislw(-log_ratio)
     return smoothed, khat

@@ -46,18 +46,28 @@ class Predicting:
 
     def __call__(self, theta: Array, seed: int) -> dict[str, Array]:
         """Draw data at the rows of theta."""
+        values = {name: np.asarray(value) for name, value in self.constrain(theta).items()}
+        try:
+            return self._drawn(values, len(theta), seed, double=True)
+        except TypeError:
+            # Some of NumPyro's samplers, the binomial's for one, mix whole numbers of two widths
+            # in double precision; data that are drawn need it least of all.
+            return self._drawn(values, len(theta), seed, double=False)
+
+    def _drawn(
+        self, values: Mapping[str, Array], count: int, seed: int, *, double: bool
+    ) -> dict[str, Array]:
         jax = require("jax")
         word = np.random.SeedSequence(seed).generate_state(1, np.uint32)[0]
-        values = {name: np.asarray(value) for name, value in self.constrain(theta).items()}
         parts = []
-        with jax.enable_x64(True):
-            keys = jax.random.split(jax.random.key(int(word)), len(theta))
-            for start in range(0, len(theta), _ROWS):
+        with jax.enable_x64(double):
+            keys = jax.random.split(jax.random.key(int(word)), count)
+            for start in range(0, count, _ROWS):
                 # Filled up with the last row, so that one size alone is compiled for.
-                rows = np.minimum(np.arange(start, start + _ROWS), len(theta) - 1)
+                rows = np.minimum(np.arange(start, start + _ROWS), count - 1)
                 part = {name: value[rows] for name, value in values.items()}
                 parts.append(self._compiled(part, keys[rows]))
-            joined = jax.tree.map(lambda *arrays: np.concatenate(arrays)[: len(theta)], *parts)
+            joined = jax.tree.map(lambda *arrays: np.concatenate(arrays)[:count], *parts)
         return dict(joined)
 
     @cached_property
