@@ -132,17 +132,18 @@ def main() -> None:
     parser.add_argument("--only", default="", help="targets whose names contain this")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, help="the file to put the tables into")
-    parser.add_argument("--keep", type=Path, help="a file to keep all trials in, a line each")
+    parser.add_argument("--keep", type=Path, help="a file to add each trial to, as a line of JSON")
     options = parser.parse_args()
     found = []
     suites = tuple(options.suite or SUITES)
     for trial in trials(suites, options.seeds, options.only, options.processes):
         found.append(trial)
         print(say(trial), flush=True)
+        if options.keep is not None:
+            with options.keep.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(trial._asdict()) + "\n")
     order = [*SUITES]
     found.sort(key=lambda trial: order.index(trial.suite))
-    if options.keep is not None:
-        options.keep.write_text("\n".join(json.dumps(trial._asdict()) for trial in found) + "\n")
     tables = {
         "bars": bars(found),
         "confusion": confusion(found),
