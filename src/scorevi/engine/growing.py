@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.pairs import Draws
 from scorevi.families import Gaussian
@@ -19,9 +21,9 @@ def larger(
     draws: Draws,
     evaluator: Evaluator,
     rng: np.random.Generator,
+    points: Sequence[Array] = (),
     *,
     early: bool,
-    several: bool,
 ) -> Any | None:
     """Return the state to go on with; None where q is enough.
 
@@ -33,10 +35,10 @@ def larger(
         The last ones of the run.
     evaluator, rng
         To look for other modes, which become components.
+    points
+        Where other modes are known to be.
     early
         Whether q may still gain.
-    several
-        Whether there may be other modes, though q explains its draws.
     """
     following = solver.grown(state, draws, early=early)
     q = state.q
@@ -45,8 +47,8 @@ def larger(
     with np.errstate(all="ignore"):
         ratio = draws.log_density - q.log_density(draws.theta)
         is_mixture = following is not None and not getattr(following, "is_enough", False)
-        if is_mixture or (not early and (several or solver.searches)):
-            modes = modes_outside(q, float(np.nanmedian(ratio)), evaluator, rng)
+        if is_mixture or (not early and (len(points) > 0 or solver.searches)):
+            modes = modes_outside(q, float(np.nanmedian(ratio)), evaluator, rng, points)
             if modes:
                 return solver.grown(state, draws, modes, early=early)
     return following

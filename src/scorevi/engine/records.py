@@ -6,6 +6,7 @@ from array import array
 from collections.abc import MutableSequence
 from typing import Any, NamedTuple
 
+from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Account
 from scorevi.engine.arrival import Fresh
 from scorevi.engine.arrival_pairs import FreshPairs
@@ -89,5 +90,5 @@ class Snapshot(NamedTuple):
     """The last batches, by which its distance from the best Gaussian is."""
     drawn: int = 0
     """Draws of all updates."""
-    several: bool = False
-    """Whether the start has seen that there are other modes."""
+    elsewhere: tuple[Array, ...] = ()
+    """Points at which the start has seen other modes."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted, Interrupted, TooManyBadScores
 from scorevi.base.noise import RESTART, SEARCH, Noise, stream
 from scorevi.base.status import Status
@@ -83,7 +84,7 @@ class Run:
         self._began: float | None = None
         self._seconds_before = 0.0
         self._rng = stream(settings.entropy, SEARCH)
-        self._several = False  # whether the start has seen that there are other modes
+        self._elsewhere: tuple[Array, ...] = ()  # points at which the start has seen other modes
         self._sign = SignCheck()
         self._recent = Recent()
         self._next_look = _FIRST_LOOK
@@ -162,8 +163,8 @@ class Run:
         if draws is None or not self.evaluator.target.has_log_density:
             return False
         sources = self.evaluator, self._rng
-        several = self._several
-        state = larger(self.solver, self.state, draws, *sources, early=early, several=several)
+        points = self._elsewhere
+        state = larger(self.solver, self.state, draws, *sources, points, early=early)
         if state is None:
             return False
         self.state, self.q = state, state.q
@@ -207,7 +208,7 @@ class Run:
             recent=self._recent.batches,
             fresh=() if self._arrival is None else self._arrival.batches,
             drawn=0 if self._arrival is None else self._arrival.total,
-            several=self._several,
+            elsewhere=self._elsewhere,
         )
 
     def restore(self, snapshot: Snapshot, records: Updates) -> None:
@@ -218,7 +219,7 @@ class Run:
         self.evaluator.restore(snapshot.account)
         self.num_updates = snapshot.num_updates
         self.volume_at_start = snapshot.volume_at_start
-        self._several = snapshot.several
+        self._elsewhere = snapshot.elsewhere
         self._sign = SignCheck(snapshot.slopes)
         self.notes = list(snapshot.notes)
         self._seconds_before = snapshot.seconds
@@ -287,7 +288,7 @@ class Run:
     def _start(self) -> None:
         begin = start(self.settings.initial, self.evaluator, self._rng, self.solver)
         self.notes += begin.notes
-        self._several = begin.several
+        self._elsewhere = begin.elsewhere
         self._begin(begin.q)
         if begin.state is not None:
             self.state, self.q = begin.state, begin.state.q

@@ -17,13 +17,14 @@ the search:
    posterior is far away, around the end of the climb, whichever is better after a few steps.
 
 A Gaussian posterior is known by D + 2 draws, however far away it is, and the search ends at once,
-but for at most eight gradients far away, which show whether it is one of several modes.
+but for at most twelve gradients far away, which show whether it is one of several modes.
 It never takes more than half of the budget. Everything that the winner has seen is handed on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
 from scorevi.starts.climb import Ascent, curvature_gaussian, is_within
-from scorevi.starts.elsewhere import leads_elsewhere
+from scorevi.starts.elsewhere import landings
 from scorevi.starts.race import Racer
 from scorevi.starts.wide import WideClimb, comes_back
 
@@ -56,6 +57,10 @@ _FIRST, _MORE, _SURVIVORS = 24, 28, 2
 """Their length, and how much further how many of them go."""
 _BEHIND = 20.0
 """Nats below at which a mode is not raced from: it would have to be that much wider."""
+_LAST = 4
+"""Draws that a q must agree with to seem exact."""
+_KNOWN = 3.0
+"""Standard deviations from the mean of a racer, within which another is not needed."""
 _NATURAL = 0.05
 """What is wide for a parameter far from zero, as a share of its size."""
 
@@ -70,8 +75,8 @@ class Choice(NamedTuple):
     """Those, one after another, that score and log density may be compared by."""
     note: str
     """What was done, in words."""
-    several: bool
-    """Whether there are other modes."""
+    elsewhere: list[Array]
+    """Points that other modes are at."""
 
 
 class _Won(Exception):
@@ -90,7 +95,7 @@ def choose(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Choi
     """
     around = Gaussian(point, np.eye(len(point)), 0.0)
     if evaluator.remaining < _DRAWS:
-        return Choice(around, [], [], "the budget is too small to choose a start", several=False)
+        return Choice(around, [], [], "the budget is too small to choose a start", [])
     before = evaluator.spent
     search = _Search(evaluator, rng, around)
     with contextlib.suppress(Exhausted, np.linalg.LinAlgError, _Won):
@@ -101,7 +106,7 @@ def choose(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Choi
     if best.is_lost:
         best = Racer(evaluator, around)
     note = f"the start was chosen among {count} for {evaluator.spent - before} gradients"
-    return Choice(best.q, [*best.given, *best.pairs], search.seen, note, search.several)
+    return Choice(best.q, [*best.given, *best.pairs], search.seen, note, search.elsewhere)
 
 
 class _Search:
@@ -112,7 +117,7 @@ class _Search:
         self.racers = [Racer(evaluator, around)]
         self._climbed: list[Pair] = []
         self._length = 2 * (around.dim + 2) + 40
-        self.several = False
+        self.elsewhere: list[Array] = []
 
     @property
     def best(self) -> Racer:
@@ -152,9 +157,16 @@ class _Search:
         What looks exactly Gaussian is a Gaussian, or one of several that are far apart.
         """
         best = self.best
-        if best.is_settled(_NEARLY_EXACT) and leads_elsewhere(best.q, self._evaluator, self._rng):
-            self.several = True
-            self._from_elsewhere(best.q)
+        last = float(best.residuals[-_LAST:].mean())
+        if not (best.is_settled(_NEARLY_EXACT) or last < _NEARLY_EXACT):
+            return
+        points = landings(best.q, self._evaluator, self._rng)
+        if points:
+            self.elsewhere = [best.q.mean, *points]
+        for point in points:
+            if not any(float(racer.q.distance(point)) < _KNOWN for racer in self.racers):
+                there = dataclasses.replace(best.q, mean=point)
+                self._enter(there, []).run(self._rng, self._length, _SETTLED)
 
     def _from_the_point(self, racer: Racer) -> None:
         """Race from N(point, I), as long as the scores come to agree."""

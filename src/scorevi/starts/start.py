@@ -53,8 +53,8 @@ class Start(NamedTuple):
     """Those, one after another, that score and log density may be compared by."""
     state: Any = None
     """That of the solver, where it has already begun from there."""
-    several: bool = False
-    """Whether there are other modes."""
+    elsewhere: tuple[Array, ...] = ()
+    """Points that other modes are at."""
 
 
 class NoFinitePoint(Exception):
@@ -164,7 +164,7 @@ def _automatic(
             return Start(state.q, notes=(note,), state=state)
         chosen = choose(evaluator, rng, point)
     pairs, seen = tuple(chosen.pairs), tuple(chosen.seen)
-    return Start(chosen.q, pairs, (chosen.note,), seen, several=chosen.several)
+    return Start(chosen.q, pairs, (chosen.note,), seen, elsewhere=tuple(chosen.elsewhere))
 
 
 def _at_mode(
