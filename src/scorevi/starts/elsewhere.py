@@ -86,8 +86,8 @@ def landings(q: Gaussian, evaluator: Evaluator, rng: np.random.Generator) -> lis
     """Return where scores from far away lead, if that is not q.
 
     Where the posterior is q, one of Newton's steps leads back from anywhere, so that this costs a
-    gradient for each of at most twelve points. Another mode as wide, 10 sd away along one direction,
-    is nearer than q to at least one of them in 997 of 1,000 cases, in any number of dimensions.
+    gradient for each of at most twelve points. Another mode as wide, 10 sd away, is nearer than q
+    to at least one of them in 997 of 1,000 cases, in any number of dimensions.
     """
     dim = q.dim
     axes = np.linalg.qr(rng.standard_normal((dim, min(dim, _DIRECTIONS))))[0].T
