@@ -188,7 +188,8 @@ def _take_turns(chains: Sequence[_Chain], white: Gaussian, step_size: float) -> 
             chain = min(unfinished, key=lambda one: one.drawn)
             if chain.evaluator.interrupted.is_set() or chain.evaluator.late:
                 return
-            began = time.perf_counter()
+            began, before = time.perf_counter(), chain.evaluator.spent
             chain.advance(mean, factor, step_size, steps)
-            if time.perf_counter() - began < _TURN:
+            used = chain.evaluator.spent - before
+            if used >= steps and time.perf_counter() - began < _TURN:
                 steps *= 2
