@@ -36,10 +36,8 @@ class Run(NamedTuple):
 
 def compiled_chains() -> None:
     """Print seconds, effective draws and the time of a gradient, of both."""
-    print(
-        f"scorevi.sample(fit, method='nuts'), medians of {SEEDS} seeds: seconds, effective draws a"
-    )
-    print("second, µs a gradient of the chains; ✗: seeds that did not get to 400 effective draws\n")
+    print(f"scorevi.sample(fit, method='nuts'), medians of {SEEDS} seeds: seconds, effective draws")
+    print("a second, µs a gradient of the chains; ✗: seeds with fewer than 400 effective draws\n")
     print(
         "| target | D | nutpie | BlackJAX | and the first time | effective draws a second, ratio | "
         "µs a gradient, ratio |\n" + "|---" * 7 + "|"
@@ -52,9 +50,7 @@ def compiled_chains() -> None:
                 _, *theirs = (_sample(fit, seed) for seed in (0, *range(SEEDS)))
             first, *ours = (_sample(fit, seed) for seed in (0, *range(SEEDS)))
         rates = [_rate(runs) for runs in (theirs, ours)]
-        costs = [
-            median(1e6 * one.seconds / one.gradients for one in runs) for runs in (theirs, ours)
-        ]
+        costs = [_cost(runs) for runs in (theirs, ours)]
         row = [
             name,
             str(fit.dim),
@@ -93,6 +89,10 @@ def _sample(fit: scorevi.Fit, seed: int) -> Run:
 
 def _rate(runs: list[Run]) -> float:
     return median(one.effective / one.seconds if one.converged else 0.0 for one in runs)
+
+
+def _cost(runs: list[Run]) -> float:
+    return median(1e6 * one.seconds / one.gradients for one in runs)
 
 
 def _shown(runs: list[Run], rate: float, cost: float) -> str:
