@@ -65,7 +65,7 @@ def compiled_chains() -> None:
 
 
 def _targets() -> dict[str, Callable[[], Target]]:
-    names = ("crossed-noncentered", "hospitals-noncentered", "process-poisson")
+    names = ("crossed-noncentered", "hospitals-noncentered")
     return {"logistic regression": _logistic} | {name: hierarchies()[name] for name in names}
 
 
