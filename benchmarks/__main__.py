@@ -11,6 +11,7 @@ for variable in ("OMP", "OPENBLAS", "MKL"):
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 from benchmarks import (  # noqa: E402
+    compiled_chains,
     faults,
     gsm,
     hand_over,
@@ -53,6 +54,7 @@ BENCHMARKS = {
     "sampling-quick": sampling.sampling_quick,
     "sampling-accuracy": sampling.sampling_accuracy,
     "sampling-hard": sampling.sampling_hard,
+    "compiled-chains": compiled_chains.compiled_chains,
     "hand-over": hand_over.hand_over,
     "stan": stan.overhead,
     "stan-compile": stan.compiling,

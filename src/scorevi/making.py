@@ -172,6 +172,7 @@ class Making:
         return Sample(
             theta=drawn.theta,
             method=drawn.method,
+            sampler=drawn.sampler,
             stats=drawn.stats,
             ess=drawn.ess,
             rhat=drawn.r_hat,

@@ -88,6 +88,7 @@ def sample(
     isolate, score_timeout, workers
         Scores in processes of their own, as for :func:`scorevi.fit`; for a fit, as it was made,
         unless something else is said. Workers compute the points of all chains side by side.
+        Without them, chains of a target in JAX run in compiled code where BlackJAX is installed.
 
     Returns
     -------

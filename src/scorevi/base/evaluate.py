@@ -16,8 +16,10 @@ from scorevi.base.pairs import Pair
 from scorevi.base.target import Evaluation, Failure, Target, TargetLost, failure
 
 _EXAMPLES = 5
-_WINDOW = 100
-_MAX_BAD_SHARE = 0.9
+WINDOW = 100
+"""Points after which the share of bad ones among them is looked at."""
+MOST_BAD = 0.9
+"""The share above which nearly all are."""
 
 
 class Exhausted(Exception):
@@ -215,10 +217,10 @@ class Evaluator:
         self._window_bad += int((~good).sum())
         judged = self.spent - self.retried
         seen = judged - self._window_start
-        if seen >= _WINDOW:
+        if seen >= WINDOW:
             share = self._window_bad / seen
             self._window_start, self._window_bad = judged, 0
-            if share > _MAX_BAD_SHARE:
+            if share > MOST_BAD:
                 raise TooManyBadScores
 
     def _one_by_one(self, theta: Array) -> Evaluation:

@@ -14,6 +14,7 @@ _EXTRA_OF = {
     "bridgestan": "stan",
     "platformdirs": "stan",
     "nutpie": "sample",
+    "blackjax": "sample-jax",
     "filelock": "stan",
     "stanio": "stan",
     "arviz": "arviz",

@@ -32,6 +32,7 @@ _GIVES = {
     "tables": "pandas and Parquet",
     "plots": "pictures",
     "sample": "exact draws",
+    "sample-jax": "exact draws in compiled JAX",
     "dask": "data on many machines",
 }
 _COMPANIONS = ("platformdirs", "filelock", "stanio")

@@ -30,7 +30,8 @@ from scorevi.solvers import FAMILIES
 _HELP = """Draw from the posterior TARGET itself: by importance weights of a fit, or by NUTS.
 
 TARGET is what `scorevi fit` takes. A fit comes first; where its weights cannot correct it, NUTS
-samples in its coordinates, which needs nutpie: pip install 'scorevi[sample]'.
+samples in its coordinates, which needs nutpie: pip install 'scorevi[sample]'; of a model in JAX
+BlackJAX does so in compiled code: pip install 'scorevi[sample-jax]'.
 
 \b
 Examples:

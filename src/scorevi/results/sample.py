@@ -76,6 +76,8 @@ class Sample:
     """Whether there was next to nothing to correct."""
     bad_scores: BadScores = field(default_factory=BadScores)
     """Points of chains at which there was no usable score."""
+    sampler: str = ""
+    """By which NUTS ran: ``nutpie``, or ``blackjax`` in compiled code; empty where it did not."""
     notes: tuple[str, ...] = ()
     """What else the user should know."""
     version: str = __version__
@@ -230,7 +232,9 @@ class Sample:
         return is_constrained(self)
 
     def __repr__(self) -> str:
-        how = {"importance": " by importance weights", "nuts": " by NUTS in the fit's coordinates"}
+        by = f" ({self.sampler})" if self.sampler else ""
+        nuts = f" by NUTS in the fit's coordinates{by}"
+        how = {"importance": " by importance weights", "nuts": nuts}
         least = f", effective sample {np.min(self.ess):.0f}" if self.size else ""
         return (
             f"<Sample of {self.size} draws in {self.theta.shape[0]} chains, {self.dim} "

@@ -61,6 +61,7 @@ def _attributes(sample: Sample) -> dict[str, Any]:
         "inference_library": "scorevi",
         "inference_library_version": sample.version,
         "method": sample.method,
+        "sampler": sample.sampler,
         "seed": str(sample.seed),
         "num_gradients": sample.num_gradients,
         "seconds": sample.seconds,

@@ -45,6 +45,7 @@ def save(sample: Sample, path: str | Path) -> Path:
         "found": [list(reason) for reason in sample.found],
         "q_is_right": sample.q_is_right,
         "notes": list(sample.notes),
+        "sampler": sample.sampler,
         "bad_scores": dict(bad.counts),
         "bad_examples": [[one.cause, one.detail] for one in bad.examples],
         "summary": [list(row) for row in sample.summary] if sample.size else [],
@@ -86,6 +87,7 @@ def contents(
         "found": tuple(Reason(*reason) for reason in meta["found"]),
         "q_is_right": meta["q_is_right"],
         "notes": tuple(meta["notes"]),
+        "sampler": meta.get("sampler", ""),  # which older files do not have
         "bad_scores": BadScores(Counter(meta["bad_scores"]), examples),
         "saved_labels": tuple(meta["labels"]),
         "saved_constrained": meta["constrained"],

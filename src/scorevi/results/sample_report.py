@@ -27,6 +27,7 @@ def as_json(sample: Sample, files: Mapping[str, Path]) -> dict[str, Any]:
         "cause": sample.status.cause,
         "advice": sample.status.advice,
         "method": sample.method,
+        "sampler": sample.sampler,
         "against_weights": sample.against_weights,
         "seed": sample.seed,
         "version": sample.version,
@@ -56,7 +57,8 @@ def print_sample_report(sample: Sample, rows: int, files: Mapping[str, Path]) ->
 def lines(sample: Sample) -> list[str]:
     """Return the facts below the table, one a line."""
     by_phase = ", ".join(f"{phase} {count}" for phase, count in sample.gradients.items())
-    ways = {"importance": "importance weights", "nuts": "NUTS in the coordinates of the fit"}
+    nuts = "NUTS in the coordinates of the fit" + (f" ({sample.sampler})" if sample.sampler else "")
+    ways = {"importance": "importance weights", "nuts": nuts}
     facts = [
         f"{'sample:':12}{sample.size} draws in {sample.theta.shape[0]} chains, by "
         f"{ways.get(sample.method, 'nothing')}, {sample.seconds:.2g} s",

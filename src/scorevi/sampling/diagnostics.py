@@ -8,6 +8,8 @@ localization: an improved R-hat for assessing convergence of MCMC, *Bayesian Ana
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from scorevi.base.arrays import Array
@@ -15,6 +17,8 @@ from scorevi.base.statistics import array_stats
 
 FEWEST = 4
 """Draws of a chain below which ArviZ has nothing to say."""
+_TAILS = (0.05, 0.95)
+"""The quantiles whose effective samples are that of the tails; of arrays ArviZ has no default."""
 
 
 def effective(theta: Array) -> Array:
@@ -27,7 +31,8 @@ def effective(theta: Array) -> Array:
     """
     if theta.shape[1] < FEWEST:
         return np.zeros(theta.shape[2])
-    return np.minimum(_each("ess", theta, method="bulk"), _each("ess", theta, method="tail"))
+    tail = _each("ess", theta, method="tail", prob=_TAILS)
+    return np.minimum(_each("ess", theta, method="bulk"), tail)
 
 
 def r_hat(theta: Array) -> Array:
@@ -50,8 +55,8 @@ def energy_information(energy: Array) -> float:
     return float(np.min(share))
 
 
-def _each(name: str, theta: Array, method: str) -> Array:
+def _each(name: str, theta: Array, **options: Any) -> Array:
     """Call ArviZ's function on each parameter."""
     with np.errstate(all="ignore"):
-        values = getattr(array_stats(), name)(theta, chain_axis=0, draw_axis=1, method=method)
+        values = getattr(array_stats(), name)(theta, chain_axis=0, draw_axis=1, **options)
     return np.asarray(values, dtype=np.float64)

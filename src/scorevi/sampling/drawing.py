@@ -14,6 +14,7 @@ from scorevi.base.status import Status
 from scorevi.families import as_gaussian
 from scorevi.sampling import importance, rounds
 from scorevi.sampling.asked import Asked
+from scorevi.sampling.choosing import sampler_for
 from scorevi.sampling.looking import Look, look
 from scorevi.sampling.pool import Pool
 from scorevi.sampling.rounds import Course, Limits
@@ -57,6 +58,8 @@ class Drawn(NamedTuple):
 
     method: str
     """``importance`` or ``nuts``; empty where there was neither."""
+    sampler: str
+    """By which NUTS ran: ``nutpie`` or ``blackjax``; empty where it did not."""
     theta: Array
     """(chain, draw, D)."""
     stats: dict[str, AnyArray]
@@ -179,13 +182,13 @@ class Drawing:
 
     def _chains(self) -> Iterator[str]:
         pool, white = self._pool, as_gaussian(self.exam.q)
+        evaluator, asked = self.exam.evaluator, self.asked
         if np.isfinite(pool.log_p).sum() < self.asked.chains:
             self.status = Status("bad-scores", "hardly a draw of the fit has a usable log density")
             return
         if self.state.course is None:
             at = starts(pool.theta, pool.log_ratio, white, self.asked.chains, self.asked.seed)
-            self.state = self.state._replace(course=rounds.begin(at))
-        evaluator, asked = self.exam.evaluator, self.asked
+            self.state = self.state._replace(course=rounds.begin(at, sampler_for(evaluator.target)))
         while True:
             course = self.state.course
             assert course is not None
@@ -227,6 +230,7 @@ class Drawing:
         found, course = state.look, state.course
         empty = Drawn(
             method="",
+            sampler="",
             theta=np.empty((self.asked.chains, 0, dim)),
             stats={},
             ess=np.zeros(dim),
@@ -242,6 +246,7 @@ class Drawing:
         if course is not None:
             drawn = empty._replace(
                 method="nuts",
+                sampler=course.sampler,
                 gradients=empty.gradients
                 | {"adaptation": course.adaptation_gradients, "draws": course.draws_gradients},
                 bad_scores=BadScores(Counter(course.bad_counts), list(course.bad_examples)),

@@ -18,13 +18,14 @@ from scorevi.base.target import Target
 from scorevi.engine.checkpoint.file import damaged, read
 from scorevi.engine.checkpoint.identity import find_difference, probe
 from scorevi.families import FAMILIES, Approximation
+from scorevi.sampling.choosing import sampler_for
 from scorevi.sampling.drawing import State
 from scorevi.sampling.looking import Look
 from scorevi.sampling.pool import Pool
 from scorevi.sampling.rounds import Course
 from scorevi.trust.verdict import Reason
 
-FORMAT = "scorevi-sampling-1"
+FORMAT = "scorevi-sampling-2"
 _TYPES: dict[str, type] = {
     kind.__name__: kind for kind in (State, Look, Pool, Reason, Course, BadScore)
 } | FAMILIES
@@ -86,9 +87,24 @@ class Keeper:
         try:
             meta = self._read["meta"]
             arrays = [self._read[f"array_{number}"] for number in range(meta["arrays"])]
-            return Kept(*decode(meta["kept"], _TYPES, arrays))
+            kept = Kept(*decode(meta["kept"], _TYPES, arrays))
         except Exception as error:
             raise damaged(self.path, type(error).__name__) from None
+        self._check_sampler(kept.state, target)
+        return kept
+
+    def _check_sampler(self, state: State, target: Target) -> None:
+        """Refuse to go on by another sampler: neither's chains would come out."""
+        if state.course is None:
+            return
+        there, here = state.course.sampler, sampler_for(target)
+        if there != here:
+            raise ValueError(
+                f"`checkpoint` must be of chains by the same sampler to go on from; those in "
+                f"{self.path} ran by {there}, and here they would run by {here}: BlackJAX takes "
+                "targets in JAX, where it is installed, without `isolate`, `score_timeout` and "
+                "`workers`. Have these as they were, or leave `resume` out to begin anew."
+            )
 
     def keep(self, kept: Kept, *, now: bool = False) -> None:
         """Write, if it is time."""

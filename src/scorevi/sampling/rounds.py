@@ -24,7 +24,9 @@ from scorevi.base.evaluate import BadScore, BadScores, Evaluator
 from scorevi.base.noise import CHAINS, stream
 from scorevi.base.target import Target, is_thread_safe
 from scorevi.families import Gaussian
+from scorevi.sampling import compiled_chains
 from scorevi.sampling.asked import MIXED, Asked
+from scorevi.sampling.choosing import Sampler
 from scorevi.sampling.diagnostics import effective, r_hat
 from scorevi.sampling.gathering import Gathering, Place
 from scorevi.sampling.running import Chain, Stretch, run
@@ -83,6 +85,8 @@ class Course(NamedTuple):
     """Of each parameter (D,)."""
     r_hat: Array = np.empty(0)
     """Of each parameter (D,)."""
+    sampler: Sampler = "nutpie"
+    """By which the chains run, from their first draw to the last."""
 
     @property
     def adapting(self) -> bool:
@@ -107,10 +111,10 @@ class Limits(NamedTuple):
     deadline: float | None
 
 
-def begin(at: Array) -> Course:
+def begin(at: Array, sampler: Sampler = "nutpie") -> Course:
     """Return chains that are to begin at the rows of ``at``."""
     chains, dim = at.shape
-    return Course(at, 1.6 * dim**-0.25, theta=np.empty((chains, 0, dim)))
+    return Course(at, 1.6 * dim**-0.25, theta=np.empty((chains, 0, dim)), sampler=sampler)
 
 
 def is_enough(course: Course, asked: Asked) -> bool:
@@ -188,23 +192,25 @@ def _round(
     count = len(course.last)
     # Each chain has a share of its own, so that no chain's draws depend on which is faster.
     share = limits.gradients // count
+    gathering = None
     asked_by_chains: list[Target] = [target] * count
     if not is_thread_safe(target) or isinstance(target, IsolatedTarget):
-        together = Gathering(target, count)
-        asked_by_chains = [Place(together, chain) for chain in range(count)]
-    chains = [
-        Chain(white, Evaluator(one, share, limits.deadline), start, draws)
-        for one, start in zip(asked_by_chains, course.last, strict=True)
-    ]
+        gathering = Gathering(target, count)
+        asked_by_chains = [Place(gathering, chain) for chain in range(count)]
+    evaluators = [Evaluator(one, share, limits.deadline) for one in asked_by_chains]
     seeds = stream(asked.seed, CHAINS, 1 + course.number).integers(2**62, size=count).tolist()
-    stretches, stopped = run(chains, course.step_size, seeds)
+    at, step_size = course.last, course.step_size
+    if course.sampler == "blackjax":
+        stretches, stopped = compiled_chains.run(evaluators, white, at, draws, step_size, seeds)
+    else:
+        chains = [Chain(white, *one, draws) for one in zip(evaluators, at, strict=True)]
+        stretches, stopped = run(chains, step_size, seeds)
     bad = BadScores(Counter(course.bad_counts), list(course.bad_examples))
-    for chain in chains:
-        bad.counts.update(chain.evaluator.bad.counts)
-        bad.examples += chain.evaluator.bad.examples
+    for evaluator in evaluators:
+        bad.counts.update(evaluator.bad.counts)
+        bad.examples += evaluator.bad.examples
     del bad.examples[_EXAMPLES:]
-    spent = sum(chain.evaluator.spent for chain in chains)
-    gathering = chains[0].gathering
+    spent = sum(evaluator.spent for evaluator in evaluators)
     return stretches, spent + (0 if gathering is None else gathering.retried), bad, stopped
 
 
