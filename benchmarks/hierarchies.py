@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import warnings
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 
 import jax
@@ -72,8 +75,23 @@ def starts() -> None:
 
 
 def others() -> None:
-    """Print how far what else there is gets on the hierarchies that are in JAX."""
-    columns = {
+    """Print how far what else there is gets on the hierarchies that are in JAX.
+
+    Each target has a process of its own: what XLA compiles for one after another fills the memory.
+    """
+    print(f"Nats below the best Gaussian, {FEW} seed; {GRADIENTS:,} gradients but for")
+    print("auto, which stops by itself, and Pathfinder, which takes what its L-BFGS takes\n")
+    columns = _methods()
+    print("| target | " + " | ".join(columns) + " |\n" + "|---" * (1 + len(columns)) + "|")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), context, max_tasks_per_child=1) as pool:
+        for row in pool.map(_others_row, hierarchies()):
+            print(row, flush=True)
+    print()
+
+
+def _methods() -> dict[str, Callable[..., float | None]]:
+    return {
         "auto": _by("auto", 10_000),
         "gsm": _by("gsm"),
         "bam": _by("bam"),
@@ -81,21 +99,19 @@ def others() -> None:
         "Pathfinder (BlackJAX)": _pathfinder,
         "AutoMultivariateNormal, best rate": _numpyro_guide,
     }
-    print(f"Nats below the best Gaussian, {FEW} seed; {GRADIENTS:,} gradients but for")
-    print("auto, which stops by itself, and Pathfinder, which takes what its L-BFGS takes\n")
-    print("| target | " + " | ".join(columns) + " |\n" + "|---" * (1 + len(columns)) + "|")
-    for name, make in hierarchies().items():
-        target, best = make(), load_truth(name).best_elbo
-        z = noise_for(target.dim)
-        cells = []
-        for run in columns.values():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = [run(target, seed, z) for seed in range(FEW)]
-            known = [best - one for one in found if one is not None]
-            cells.append(f"{median(known):.2f}" if known else "–")
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-    print()
+
+
+def _others_row(name: str) -> str:
+    target, best = hierarchies()[name](), load_truth(name).best_elbo
+    z = noise_for(target.dim)
+    cells = []
+    for run in _methods().values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = [run(target, seed, z) for seed in range(FEW)]
+        known = [best - one for one in found if one is not None]
+        cells.append(f"{median(known):.2f}" if known else "–")
+    return f"| {name} | " + " | ".join(cells) + " |"
 
 
 def _by(solver: object, gradients: int = GRADIENTS):
