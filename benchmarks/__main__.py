@@ -11,6 +11,7 @@ for variable in ("OMP", "OPENBLAS", "MKL"):
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 from benchmarks import (  # noqa: E402
+    beside,
     compiled_chains,
     faults,
     gsm,
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "settle": solvers.settle,
     "faults": faults.table,
     "hierarchies": hierarchies.suite,
+    "beside": beside.beside,
     "raw-units": hierarchies.raw_units,
     "starts": hierarchies.starts,
     "hierarchies-others": hierarchies.others,

@@ -72,14 +72,14 @@ def readme() -> None:
 def _scorevi(target: JaxTarget, truth: Truth) -> Cell:
     seconds, fit = _clocked(lambda: scorevi.fit(target, seed=0))
     q = fit.q
-    return Cell(fit.num_gradients, seconds, *_errors(q.mean, q.sd, truth), f", {fit.check()}")
+    return Cell(fit.num_gradients, seconds, *errors_of(q.mean, q.sd, truth), f", {fit.check()}")
 
 
 def _nuts(target: JaxTarget, truth: Truth) -> Cell:
     sampled, trace = run_nutpie(target)
     draws = np.asarray(trace.posterior["theta"]).reshape(-1, target.dim)
     mark = "" if sampled.mixed else " ✗"
-    off = _errors(draws.mean(axis=0), draws.std(axis=0), truth)
+    off = errors_of(draws.mean(axis=0), draws.std(axis=0), truth)
     return Cell(sampled.gradients, sampled.seconds, *off, mark)
 
 
@@ -100,13 +100,13 @@ def _pathfinder(target: JaxTarget, truth: Truth) -> Cell:
 
         return run
 
-    counted, count = _counting(_log_density(target))
+    counted, count = _counting(log_density_of(target))
     best(counted)()
     jax.effects_barrier()
-    run = best(_log_density(target))
+    run = best(log_density_of(target))
     run()
     seconds, draws = _clocked(run)
-    return Cell(len(count), seconds, *_errors(draws.mean(axis=0), draws.std(axis=0), truth))
+    return Cell(len(count), seconds, *errors_of(draws.mean(axis=0), draws.std(axis=0), truth))
 
 
 def _advi(target: JaxTarget, truth: Truth) -> Cell:
@@ -118,7 +118,7 @@ def _advi(target: JaxTarget, truth: Truth) -> Cell:
         real = numpyro.distributions.constraints.real_vector
         flat = numpyro.distributions.ImproperUniform(real, (), (target.dim,))
         theta = numpyro.sample("theta", flat)
-        numpyro.factor("log_density", _log_density(target)(theta))
+        numpyro.factor("log_density", log_density_of(target)(theta))
 
     found = []
     for rate in RATES:
@@ -136,11 +136,12 @@ def _advi(target: JaxTarget, truth: Truth) -> Cell:
         except ValueError:  # lost
             continue
         reached = elbo(q, target, noise_for(target.dim))
-        found.append((reached, Cell(GRADIENTS, seconds, *_errors(q.mean, q.sd, truth))))
+        found.append((reached, Cell(GRADIENTS, seconds, *errors_of(q.mean, q.sd, truth))))
     return max(found)[1]
 
 
-def _log_density(target: JaxTarget) -> Callable[[Any], Any]:
+def log_density_of(target: JaxTarget) -> Callable[[Any], Any]:
+    """Return the log density of one point, in JAX."""
     return lambda theta: target.log_density_and_score(theta[None])[0][0]
 
 
@@ -161,7 +162,8 @@ def _counting(log_density: Callable[[Any], Any]) -> tuple[Callable[[Any], Any], 
     return counted, count
 
 
-def _errors(mean: Any, sd: Any, truth: Truth) -> tuple[float, float]:
+def errors_of(mean: Any, sd: Any, truth: Truth) -> tuple[float, float]:
+    """Return the largest errors: of means in standard deviations, and the factor of sds."""
     mean_off = np.max(np.abs(mean - truth.mean) / truth.sd)
     return float(mean_off), float(np.exp(np.max(np.abs(np.log(sd / truth.sd)))))
 
