@@ -27,6 +27,8 @@ Method = Literal["importance", "nuts"]
 METHODS: tuple[Method, ...] = ("importance", "nuts")
 _ELSE = "Reparametrise: of a hierarchy try the other form, centered or non-centered; or allow more."
 _INTERRUPTED = "It holds what there was; with checkpoint= it could have gone on."
+_AT_ONCE = 4000
+"""Draws of q that are made in one round at least, if they are needed."""
 _BAD = 0.5
 """The share of bad scores from which on they are what ended it."""
 
@@ -160,6 +162,8 @@ class Drawing:
                 self._turn_to_nuts(why)
                 break
             before = evaluator.spent
+            # No more at once than there are, so that limits are heeded and a checkpoint is kept.
+            more = min(more, max(len(pool.theta), _AT_ONCE))
             pool = pool.with_own(q, more, self.exam.seed, evaluator)
             assert self.state.look is not None
             self.state = self.state._replace(
