@@ -42,10 +42,9 @@ DRAWS = 20_000
 
 def beside() -> None:
     """Print the errors of each, medians over seeds."""
-    print(
-        f"Errors of means, sd / of log sds, medians of {SEEDS} seeds; NUTS with as many gradients"
-    )
-    print(f"as the default fit, the flow with {PARTICLES * STEPS:,}\n")
+    jax.config.update("jax_enable_x64", True)  # of which a switch for each call would cost
+    print(f"Errors of means, sd / of log sds, medians of {SEEDS} seeds; NUTS with as many")
+    print(f"gradients as the default fit, the flow with {PARTICLES * STEPS:,}\n")
     print("| target | D | gradients | one Gaussian | default | NUTS | flow (NumPyro) |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for name in NAMES:
