@@ -1,6 +1,8 @@
 """JAX targets: the compiled loop makes the same updates as the driver's own steps."""
 
+import dataclasses
 import json
+import math
 import time
 
 import numpy as np
@@ -313,6 +315,33 @@ def test_a_fit_its_verdict_and_its_draws_compile_the_target_twice():
     fit.check()
     fit.resample(300, seed=0)
     assert len(compiled) <= 2
+
+
+@pytest.mark.parametrize("family", ["low-rank", "diagonal"])
+def test_large_families_compile_the_target_twice_and_call_it_once_a_batch(family):
+    traced, rows = [], []
+
+    def log_density(theta):
+        traced.append(theta.shape)
+        return -0.5 * (theta**2).sum() - 0.1 * jnp.cosh(theta[:40]).sum() - theta.sum() ** 2
+
+    target = scorevi.from_jax(log_density, 300)
+
+    def compiled(theta):
+        rows.append(len(theta))
+        return target.compiled(theta)
+
+    counted = dataclasses.replace(target, compiled=compiled)
+    traced.clear()
+    solver = scorevi.LowRankReplay(2 if family == "low-rank" else 0)
+    start, spent, calls = scorevi.LowRank.standard(300), 0, 0
+    for step in scorevi.iterate(counted, solver, initial=start, max_gradients=400):
+        # Scores and log densities together; more than 16 draws in pieces, which is no slower.
+        assert len(rows) - calls == math.ceil((step.num_gradients - spent) / 16)
+        spent, calls = step.num_gradients, len(rows)
+    fit = scorevi.fit(target, family=family, max_gradients=400)
+    fit.check()
+    assert len(traced) <= 2
 
 
 def test_what_the_log_density_raises_is_said():

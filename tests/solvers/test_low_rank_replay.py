@@ -9,8 +9,9 @@ from scorevi import LowRank, LowRankReplay
 from scorevi.families import Points
 from scorevi.solvers import of_family
 from scorevi.solvers.base import Batch
+from scorevi.solvers.decompose import decompose
 from scorevi.solvers.opposites import opposites
-from scorevi.solvers.structure import Past, decompose, rescaled
+from scorevi.solvers.structure import Past, rescaled
 
 
 def in_family(dim, rank, seed, *, narrow=False, spread=2.0):

@@ -7,7 +7,9 @@ that of q itself, and w minus that of q, :math:`E[m_i w_i]` is by how much the p
 all other parameters is larger than that of the target, coordinate by coordinate.
 
 Of many coordinates the largest distance is mostly noise. So the root mean square is looked at,
-noise included, and √(2 log D) times as much is what the largest may be.
+noise included, and √(2 log D) times as much is what the largest may be; or the one that stands out
+from its noise by itself. The same is asked of the mean along the directions of q, which may be off
+while each of very many coordinates is hardly.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class FreshPairs(NamedTuple):
 class ArrivalOfPairs:
     """The last batches of a run, each as it was when it was drawn.
 
-    It sees one coordinate at a time, and not whether directions are missing.
+    It sees one coordinate at a time, and the mean along the directions of q; not whether
+    directions are missing.
     """
 
     def __init__(
@@ -94,15 +97,40 @@ class ArrivalOfPairs:
                 np.sum(column, axis=0) / self._count
                 for column in list(zip(*self._batches, strict=True))[1:]
             )
-            mean, mean_least = self._ends(shift / q.sd, shift_squares / q.sd**2)
-            log_sd, log_sd_least = self._ends(0.5 * wider, 0.25 * wider_squares)
+            ends = [
+                self._ends(shift / q.sd, shift_squares / q.sd**2, self._count),
+                self._ends(*self._along(q), len(self._batches)),
+            ]
+            mean, mean_least = np.max(ends, axis=0).tolist()
+            log_sd, log_sd_least = self._ends(0.5 * wider, 0.25 * wider_squares, self._count)
         found = Distance(mean, log_sd, mean_least, log_sd_least)
         return found if np.isfinite(found).all() else ANYWHERE
 
-    def _ends(self, steps: Array, squares: Array) -> tuple[float, float]:
-        """Return what the largest step may be, and what it is at least."""
-        error = np.sqrt(np.maximum(squares - steps**2, 0.0) / max(1, self._count - 1))
+    def _along(self, q: LowRank) -> tuple[Array, Array]:
+        """Return the mean over batches of Newton's step along the directions, and of its square.
+
+        In standard deviations there, of which each of very many coordinates has little.
+        """
+        steps = q.whitened(np.stack([batch.shift / batch.pairs for batch in self._batches]))
+        share = np.array([batch.pairs for batch in self._batches]) / self._count
+        along = steps @ q.directions
+        return share @ along, share @ along**2
+
+    def _ends(self, steps: Array, squares: Array, count: int) -> tuple[float, float]:
+        """Return what the largest step may be, and what it is at least.
+
+        Parameters
+        ----------
+        steps, squares
+            Means of steps and of their squares, (k,).
+        count
+            Over so many.
+        """
+        if not len(steps):
+            return 0.0, 0.0
+        error = np.sqrt(np.maximum(squares - steps**2, 0.0) / max(1, count - 1))
         largest = math.sqrt(2.0 * math.log(len(steps) + 1.0))  # of so many normal errors
         upper = max(1.0, largest) * math.sqrt(float(np.mean(steps**2)))
         least = float(np.max(np.abs(steps) - (_ERRORS + largest) * error))
-        return upper, max(0.0, least)
+        # One of them may stand out from noise, and yet be little of the mean of all.
+        return max(upper, least), max(0.0, least)

@@ -34,6 +34,7 @@ from scorevi.base.arrays import (
 )
 from scorevi.families.base import Points
 from scorevi.families.gaussian import HALF_LOG_2PI, Gaussian
+from scorevi.families.parts import checked_parts
 
 MOST_DENSE = 4096
 """Dimensions up to which a covariance is formed where a user asks for it: 128 MiB."""
@@ -85,7 +86,7 @@ class LowRank:
         if directions is None or widths is None:
             directions, widths = np.empty((np.size(scale), 0)), np.empty(0)
         if log_det is None:
-            mean, scale, directions, widths = _checked(mean, scale, directions, widths)
+            mean, scale, directions, widths = checked_parts(mean, scale, directions, widths)
             log_det = float(np.log(scale).sum() + np.log(widths).sum())
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "scale", scale)
@@ -282,26 +283,3 @@ class LowRank:
                 f"`theta` must have shape ({self.dim},) or (n, {self.dim}); got {points.shape}."
             )
         return np.atleast_2d(points), points.ndim == 1
-
-
-def _checked(
-    mean: ArrayLike, scale: ArrayLike, directions: ArrayLike, widths: ArrayLike
-) -> tuple[Array, Array, Array, Array]:
-    """Check what a user gave."""
-    mean = as_float_array("mean", mean, (None,))
-    dim = len(mean)
-    if dim == 0:
-        raise ValueError("`mean` must have at least one entry; got shape (0,).")
-    scale = as_float_array("scale", scale, (dim,))
-    widths = as_float_array("widths", widths, (None,))
-    directions = as_float_array("directions", directions, (dim, len(widths)))
-    for name, values in (("scale", scale), ("widths", widths)):
-        if not (values > 0).all():
-            raise ValueError(f"`{name}` must be positive; the least is {values.min():.3g}.")
-    off = np.abs(directions.T @ directions - np.eye(len(widths))).max(initial=0.0)
-    if off > 1e-8:
-        raise ValueError(
-            f"`directions` must have orthonormal columns; they are off by {off:.3g}. "
-            "LowRank.from_factors takes any loadings."
-        )
-    return mean, scale, directions, widths

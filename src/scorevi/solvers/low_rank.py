@@ -5,7 +5,7 @@ Draws come in opposite pairs μ ± δ (:mod:`scorevi.families.mirrored`). Of the
 - the half difference, :math:`-A\delta` on a Gaussian target of precision A wherever μ is, goes into
   the memory; by Stein's identity such rows tell of :math:`A = -E_q[\nabla^2 \log p]` whatever the
   target is. All that are remembered say which diagonal and directions A has
-  (:mod:`scorevi.solvers.structure`), and q takes as many as it may have: those without which the
+  (:mod:`scorevi.solvers.decompose`), and q takes as many as it may have: those without which the
   ELBO would lose most, :math:`\tfrac12(v - 1 - \log v)` for a precision v times what the diagonal
   says. What the others add to the diagonal of A is added to that of q;
 - the mean is :math:`E_q[\nabla \log p]` without any noise from what is linear in the score. With
@@ -36,9 +36,10 @@ from scorevi.families import LowRank
 from scorevi.families.mirrored import Mirrored
 from scorevi.solvers.aim import Aim
 from scorevi.solvers.base import Batch
+from scorevi.solvers.decompose import decompose
 from scorevi.solvers.opposites import opposites
 from scorevi.solvers.region import Region
-from scorevi.solvers.structure import Past, Structure, decompose, rescaled
+from scorevi.solvers.structure import Past, Structure, of_rank
 
 RANK = 16
 """Directions, where the user does not say how many."""
@@ -52,6 +53,8 @@ _LINEAR = 1e-9
 """An even part next to the odd one, which is rounding."""
 _NUMBERS, _MOST_PAIRS = 1 << 22, 512
 """What the memory may hold, pairs times dimensions; and pairs in any case."""
+_RECENT = 4
+"""Pairs next to those that agree on the mean: others were seen from where q is no more."""
 _CHEAP = 1 << 17
 """Numbers in the rows, for which two places to begin are no matter."""
 _SETTLED = 1e-3
@@ -174,15 +177,14 @@ class LowRankReplay:
         past = state.past
         if bent > _LINEAR:
             # What was seen from elsewhere counts for less and less.
-            past = Past(*(sums * (1.0 - len(offset) / total) for sums in past))
+            recent = max(len(offset), min(total, _RECENT * state.aim.steady))
+            past = Past(*(sums * (1.0 - len(offset) / recent) for sums in past))
         square = q.scale**2
-        # What was seen from far outside of q, when that was too wide, counts as from its edge.
-        lengths = np.linalg.norm(q.whitened(offsets), axis=1, keepdims=True)
-        size = np.minimum(1.0, math.sqrt(q.dim) / np.maximum(lengths, 1e-300))
+        x, y = _in_units(q, offsets, changes)
         found = _found(
             self.rank,
-            offsets * (size / q.scale),
-            changes * (size * q.scale),
+            x,
+            y,
             Past(past.products, past.squares / square),
             is_linear=bent <= _LINEAR,
             is_near=state.total > 0,
@@ -200,10 +202,11 @@ class LowRankReplay:
         # A shift by less precision than there is would go too far.
         aim, trust = state.aim.after(q, region.not_wider(found, q), even, total)
         shift, stride = region.shortened(aim.place - q.mean, q, state.shift, state.stride)
-        gone = max(0, len(offsets) - _kept(q.dim, self.rank, total, bent))
+        recent = min(total, int(_RECENT * aim.steady))
+        gone = max(0, len(offsets) - _kept(q.dim, self.rank, recent, bent))
         share = gone / len(offsets)
         new = LowRankState(
-            q=_of_rank(within, self.rank, q.mean + shift, q.scale),
+            q=of_rank(within, self.rank, q.mean + shift, q.scale),
             offsets=offsets[gone:],
             changes=changes[gone:],
             past=Past(
@@ -217,6 +220,20 @@ class LowRankReplay:
             batch_size=self.batch_size or _next_size(total),
         )
         return new, LowRankInfo(len(new.offsets), len(within.values), bent, trust)
+
+
+def _in_units(q: LowRank, offsets: Array, changes: Array) -> tuple[Array, Array]:
+    """Return rows δ and A δ in units of q's diagonal.
+
+    What was seen from far outside of q, when that was too wide, counts as from its edge.
+    """
+    x, y = offsets / q.scale, changes * q.scale
+    squares = np.vecdot(x, x) + (x @ q.directions) ** 2 @ (q.widths**-2.0 - 1.0)
+    if (far := squares > q.dim).any():
+        size = np.sqrt(q.dim / squares[far])[:, None]
+        x[far] *= size
+        y[far] *= size
+    return x, y
 
 
 def _found(
@@ -254,34 +271,18 @@ def _bent(q: LowRank, odd: Array, even: Array) -> float:
     return math.sqrt(ratio * len(even) / (len(even) - 1.0))
 
 
-def _of_rank(found: Structure, rank: int, mean: Array, scale: Array) -> LowRank:
-    """Return the q of so many directions, with the whole diagonal of the precision found."""
-    gain = found.values - 1.0 - np.log(found.values)
-    order = np.argsort(-gain, kind="stable")
-    kept, left = np.sort(order[:rank]), order[rank:]
-    if len(left):
-        added = found.directions[:, left] ** 2 @ (found.values[left] - 1.0)
-        diagonal = found.diagonal * (1.0 + added)
-        some = found._replace(directions=found.directions[:, kept], values=found.values[kept])
-        some = rescaled(some, diagonal)
-        # Along these q is to have the precision of all that was found, which is positive.
-        rows = (some.directions / np.sqrt(diagonal)[:, None]).T
-        found = some._replace(values=found.lengths(rows) ** 2)
-    scale = scale / np.sqrt(found.diagonal)
-    widths = 1.0 / np.sqrt(found.values)
-    log_det = float(np.log(scale).sum() + np.log(widths).sum())
-    return LowRank(mean, scale, found.directions, widths, log_det)
-
-
 def _looked_for(rank: int) -> int:
     return 2 * max(rank, _BESIDE)
 
 
-def _kept(dim: int, rank: int, total: int, bent: float) -> int:
-    """Return how many pairs are kept: the later half, where what is seen depends on where from."""
+def _kept(dim: int, rank: int, recent: int, bent: float) -> int:
+    """Return how many pairs are kept: the later half, where what is seen depends on where from.
+
+    Of all pairs, or of those since when the mean has moved, ``recent``.
+    """
     least = 2 * _looked_for(rank) + _BESIDE
     most = max(least, min(_MOST_PAIRS, _NUMBERS // dim))
-    return most if bent <= _LINEAR else max(least, min(most, total // 2))
+    return most if bent <= _LINEAR else max(least, min(most, recent // 2))
 
 
 def _next_size(total: int) -> int:

@@ -75,7 +75,10 @@ class Region(NamedTuple):
         return shift * min(1.0, float(np.linalg.norm(reach)) / max(length, 1e-300)), stride
 
     def _clipped(self, found: Structure, q: LowRank, narrower: Array) -> Structure:
-        diagonal = np.clip(found.diagonal, 1.0 / self.wider, narrower)
+        # A coordinate is kept narrow by what the directions add to its diagonal as well.
+        total = found.diagonal * (1.0 + found.directions**2 @ (found.values - 1.0))
+        least = np.clip(1.0 / self.wider - (total - found.diagonal), 0.0, 1.0 / self.wider)
+        diagonal = np.clip(found.diagonal, least, narrower)
         if (diagonal != found.diagonal).any():
             found = rescaled(found, diagonal)
         rows = (found.directions / np.sqrt(diagonal)[:, None]).T
