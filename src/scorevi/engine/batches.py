@@ -45,7 +45,7 @@ class Batches:
     """The draws of one run: where their noise comes from, and who evaluates them."""
 
     def __init__(self, evaluator: Evaluator, noise: Noise) -> None:
-        self._evaluator = evaluator
+        self.evaluator = evaluator
         self._noise = noise
 
     def take(
@@ -68,9 +68,9 @@ class Batches:
         with one_thread(q.dim):
             points = q.points(self._noise.take(size, q.noise_width))
         if evaluation is None:
-            evaluation = self._evaluator(points.theta)
+            evaluation = self.evaluator(points.theta)
         else:
-            self._evaluator.spent += size
+            self.evaluator.spent += size
         score, log_density, _ = evaluation
         with one_thread(q.dim):
             batch = Batch.of(q, points, score, log_density)
@@ -84,19 +84,19 @@ class Batches:
         """Fill up a batch of which some draws were dropped."""
         while (missing := size - len(batch.z)) > 0:
             nothing_good_yet = first and len(batch.z) == 0
-            if nothing_good_yet and self._evaluator.bad.total >= _TRIES_BEFORE_SEARCH:
+            if nothing_good_yet and self.evaluator.bad.total >= _TRIES_BEFORE_SEARCH:
                 raise NothingGood
             points = q.points(self._noise.take(missing, q.noise_width))
-            evaluation = self._evaluator(points.theta)
+            evaluation = self.evaluator(points.theta)
             more = Batch.of(q, points, evaluation.score, evaluation.log_density)
             columns = zip(batch, self._good_rows(more, evaluation), strict=True)
             batch = Batch(*(None if a is None else np.concatenate([a, b]) for a, b in columns))
         return Taken.of(batch)
 
     def _good_rows(self, batch: Batch, evaluation: Evaluation) -> Batch:
-        good = self._evaluator.usable(evaluation)
+        good = self.evaluator.usable(evaluation)
         good &= np.isfinite(np.vecdot(batch.whitened_score, batch.whitened_score))
-        self._evaluator.note_bad(batch.theta, evaluation, good)
+        self.evaluator.note_bad(batch.theta, evaluation, good)
         return Batch(*(_rows(column, good) for column in batch))
 
 

@@ -23,6 +23,7 @@ from scorevi.engine import ending
 from scorevi.engine.arrival import Arrival, Distance
 from scorevi.engine.arrival_pairs import ArrivalOfPairs
 from scorevi.engine.batches import Batches, NothingGood, Taken
+from scorevi.engine.closing import closing
 from scorevi.engine.growing import larger
 from scorevi.engine.quality import Drawn, Quality, Recent
 from scorevi.engine.records import Snapshot, Updates
@@ -38,8 +39,6 @@ from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
 
 _FIRST_LOOK = 8
 """Updates before the scores are asked for a direction along which the posterior has no end."""
-_CLOSING = 16
-"""Draws of the final q, where the last ones of the run do not tell what it is worth."""
 
 
 class Run:
@@ -184,7 +183,9 @@ class Run:
 
     def conclude(self) -> tuple[Quality, str]:
         """Look once more at what was reached; returns what q is worth, and what to warn of."""
-        quality = self._quality()
+        ended = self.status in ("interrupted", "bad-scores")
+        may_draw = not (self.num_updates == 0 or ended)
+        quality = closing(self.q, self._recent, self._batches if may_draw else None)
         return quality, ending.conclude(self, quality, self._recent.draws)
 
     def interrupt(self) -> None:
@@ -303,24 +304,6 @@ class Run:
         # Its q, not ours: a solver may want another square root of the same covariance.
         self.q = self.state.q
         self.volume_at_start = float(q.log_volume)
-
-    def _quality(self) -> Quality:
-        """Return the ELBO and the Fisher residual of q, which was never drawn from itself.
-
-        Where the last draws cannot tell, a few of its own are spent on it, if there are any left.
-        """
-        found = self._recent.quality(self.q)
-        if found.known or self.num_updates == 0 or self.status in ("interrupted", "bad-scores"):
-            return found
-        size = int(min(_CLOSING, self.evaluator.remaining))
-        if size < _CLOSING // 2:
-            return found
-        try:
-            with np.errstate(all="ignore"):
-                batch = self._batches.take(self.q, size).batch
-        except (Exhausted, TooManyBadScores):
-            return found
-        return Recent([batch]).quality(self.q)
 
     def _size_batch(self) -> None:
         """Heed a state that says how large a batch it wants; the last one may be what is left."""

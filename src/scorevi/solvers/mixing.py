@@ -26,7 +26,6 @@ nested approximations of models that are Gaussian given a few parameters.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -51,9 +50,9 @@ from scorevi.solvers.growth import (
 )
 from scorevi.solvers.nesting import nested, step
 from scorevi.solvers.nesting_state import NestingState
+from scorevi.solvers.proposing import batch_size, ending_of, proposal_of
 from scorevi.solvers.replay import Replay, ReplayState
 from scorevi.solvers.scouts import (
-    DRAWS,
     FARTHEST,
     MATTERS,
     MOST_AXES,
@@ -73,19 +72,12 @@ _UNEVEN = 0.3
 """The spread of log p − log q from which on one Gaussian is not enough."""
 _CLEARLY = 0.6
 """The same while q may still gain."""
-_FLAT = 0.5
-_OWN = 2.0
-"""Draws of its own that a component is given first, over D + 1."""
 _LEAST_WEIGHT = 5e-4
-_SHARE = 10
-"""A batch is about this part of the memory."""
 _MEMORY = 4096
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 40
 """Draws after which no component is added any more."""
 _LATELY = 6
 """Batches, within which scouts have found more."""
-_REST = 0.4
-"""The part of all draws that must have passed since."""
 
 
 class MixingInfo(NamedTuple):
@@ -193,7 +185,7 @@ class Mixing:
         nothing = np.zeros((count, MOST_AXES, 2))
         return MixingState(
             q=q,
-            proposal=in_space(base, _proposal(one, np.zeros(count), (), 1)),
+            proposal=in_space(base, proposal_of(one, np.zeros(count), (), 1)),
             base=base,
             parts=one,
             z=np.concatenate([state.z, base.whiten(theta)]),
@@ -216,7 +208,7 @@ class Mixing:
             missed=0,
             outwards=0,
             cut=False,
-            batch_size=_batch_size(dim, 0),
+            batch_size=batch_size(dim, 0),
             ending="",
         )
 
@@ -292,8 +284,8 @@ class Mixing:
                 scouts += lacking(now, memory.z, pairs.log_ratio, level)
         # What was growing at the last look, and may not any more, though there is more.
         cut = state.cut or (not is_growing and drawn - outwards < _LATELY * len(z))
-        size = _batch_size(dim, 0 if is_growing else len(memory.z))
-        proposal = _proposal(now, growth.own, scouts, size)
+        size = batch_size(dim, 0 if is_growing else len(memory.z))
+        proposal = proposal_of(now, growth.own, scouts, size)
         following = memory._replace(
             q=in_space(base, now),
             proposal=in_space(base, proposal),
@@ -309,7 +301,7 @@ class Mixing:
             outwards=outwards,
             cut=cut,
             batch_size=size,
-            ending="" if scouts else _ending(growth.count, drawn, drawn - changed, size, cut),
+            ending="" if scouts else ending_of(growth.count, drawn, drawn - changed, size, cut),
         )
         return following, MixingInfo(growth.count, *judged(state.q, batch))
 
@@ -335,35 +327,5 @@ def _pairs(state: MixingState) -> Pairs:
     )
 
 
-def _proposal(parts: Mixture, own: Array, scouts: Sequence[Scout], size: int) -> Mixture:
-    """Return what to draw from: the mixture, what is known least of it, and the scouts."""
-    wanted = np.maximum(0.0, _OWN * (parts.dim + 1) - own)
-    if len(own) == 1 or wanted.sum() == 0.0:
-        wanted = np.ones(len(own))
-    weights = (1.0 - _FLAT) * parts.weights + _FLAT * wanted / wanted.sum()
-    each = min(DRAWS / size, 0.5 / max(1, len(scouts)))
-    weights = np.concatenate([weights * (1.0 - each * len(scouts)), np.full(len(scouts), each)])
-    return Mixture(weights, (*parts.components, *(scout.part for scout in scouts)))
-
-
 def _unit(columns: Array) -> Array:
     return np.asarray(columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300))
-
-
-def _batch_size(dim: int, count: int) -> int:
-    """Return a batch's size, of a few sizes only, since some targets are compiled for each."""
-    size = max(32, 2 * dim)
-    while size * _SHARE * 1.5 < count:
-        size = math.ceil(1.5 * size)
-    return size
-
-
-def _ending(count: int, drawn: int, since: int, size: int, cut: bool) -> str:
-    """Say why nothing is left to gain, if nothing is, ``since`` draws after the last change."""
-    if since < max(_REST * drawn, 6 * size):
-        return ""
-    if count == 1:
-        return "the scores ask for no second component"
-    if cut:
-        return f"{count} components are as many as may be, and the posterior goes on beyond them"
-    return f"{count} components, and nothing was added in the last {since} gradients"
