@@ -157,8 +157,9 @@ class _Search:
         What looks exactly Gaussian is a Gaussian, or one of several that are far apart.
         """
         best = self.best
-        last = float(best.residuals[-_LAST:].mean())
-        if not (best.is_settled(_NEARLY_EXACT) or last < _NEARLY_EXACT):
+        last = best.residuals[-_LAST:]
+        is_exact = len(last) == _LAST and float(last.mean()) < _NEARLY_EXACT
+        if not (is_exact or best.is_settled(_NEARLY_EXACT)):
             return
         points = landings(best.q, self._evaluator, self._rng)
         if points:

@@ -71,10 +71,12 @@ def smooth(log_ratio: Array) -> Weights:
     raw = ratio[finite] - ratio[finite].max()
     smoothed, khat = _psislw(raw)
     weights[finite] = np.exp(raw - np.logaddexp.reduce(raw))
-    even = Weights(weights, float(khat))
-    if even.ess >= _EVEN * finite.sum():
-        return even
     smoothed = np.asarray(smoothed, dtype=np.float64)
+    # A tail that is all the same, or whose numbers overflow, has no shape: too few to tell.
+    is_shaped = bool(np.isfinite(khat)) and not bool(np.isnan(smoothed).any())
+    even = Weights(weights, float(khat) if is_shaped else math.inf)
+    if not is_shaped or even.ess >= _EVEN * finite.sum():
+        return even
     weights[finite] = np.exp(smoothed - np.logaddexp.reduce(smoothed))
     return Weights(weights, float(khat))
 
