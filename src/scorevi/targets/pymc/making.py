@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
@@ -173,7 +174,10 @@ def _initial_values(model: Any) -> list[Array]:
 def _warm_up(target: PymcTarget, backend: Backend) -> None:
     """Let numba compile now, which it does on the first call, and refuse what it cannot."""
     try:
-        target.log_density_and_score(np.zeros(target.dim))
+        with warnings.catch_warnings():
+            # Of how PyTensor lays out its arrays, about which nobody here can do anything.
+            warnings.filterwarnings("ignore", "(?s).*faster on contiguous arrays")
+            target.log_density_and_score(np.zeros(target.dim))
     except Exception as error:
         if type(error).__module__.startswith("numba."):
             raise ValueError(
