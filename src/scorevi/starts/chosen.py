@@ -35,7 +35,7 @@ from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
 from scorevi.starts.climb import Ascent, curvature_gaussian, is_within
-from scorevi.starts.elsewhere import landings
+from scorevi.starts.elsewhere import BACK, landings
 from scorevi.starts.race import Racer
 from scorevi.starts.wide import WideClimb, comes_back
 
@@ -59,8 +59,6 @@ _BEHIND = 20.0
 """Nats below at which a mode is not raced from: it would have to be that much wider."""
 _LAST = 4
 """Draws that a q must agree with to seem exact."""
-_KNOWN = 3.0
-"""Standard deviations from the mean of a racer, within which another is not needed."""
 _NATURAL = 0.05
 """What is wide for a parameter far from zero, as a share of its size."""
 
@@ -165,7 +163,7 @@ class _Search:
         if points:
             self.elsewhere = [best.q.mean, *points]
         for point in points:
-            if not any(float(racer.q.distance(point)) < _KNOWN for racer in self.racers):
+            if not any(float(racer.q.distance(point)) < BACK for racer in self.racers):
                 there = dataclasses.replace(best.q, mean=point)
                 self._enter(there, []).run(self._rng, self._length, _SETTLED)
 

@@ -27,7 +27,7 @@ _BEHIND = 8.0
 """Nats by which a mode may hold less than q, to be worth a component."""
 _SETTLED = 0.01
 _MOST, _ROUNDS = 8, 3
-_AFAR, _DIRECTIONS, _LANDINGS, _BACK = 10.0, 6, 4, 3.0
+_AFAR, _DIRECTIONS, _LANDINGS, BACK = 10.0, 6, 4, 3.0
 """How far away it is asked whether scores lead back, over √D; along how many directions, to both
 sides; in how many of Newton's steps; and to how near the mean."""
 
@@ -95,7 +95,7 @@ def landings(q: Gaussian, evaluator: Evaluator, rng: np.random.Generator) -> lis
     for _ in range(_LANDINGS):
         evaluation, good = evaluator.noted(np.asarray(q.unwhiten(places)))
         places = places[good] + np.asarray(q.whiten_score(evaluation.score[good]))
-        places = places[np.linalg.norm(places, axis=1) > _BACK]
+        places = places[np.linalg.norm(places, axis=1) > BACK]
         if not len(places):
             break
     return list(np.asarray(q.unwhiten(places)))
@@ -148,7 +148,7 @@ def _at(
     """
 
     def is_known(place: Array) -> bool:
-        return any(float(one.distance(place)) < _BACK for one in known)
+        return any(float(one.distance(place)) < BACK for one in known)
 
     if is_known(point):
         return []
