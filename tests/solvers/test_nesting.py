@@ -6,7 +6,7 @@ import pytest
 import scorevi
 from scorevi import Gaussian, Nested
 from scorevi.solvers.overall import importance, mixture_of
-from scorevi.solvers.powers import chosen
+from scorevi.solvers.powers import chosen, gains
 from scorevi.solvers.scales import structure
 
 GROUPS = 8
@@ -193,7 +193,7 @@ def test_powers_of_a_scale_that_is_well_known_are_told_apart():
     t, y = 0.05 * rng.standard_normal((count, 1)), rng.standard_normal((count, width))
     data = np.diag([3.0, 2.0, 1.0, 0.5])
     h = np.exp(-2.0 * t) * (1.0 - y @ data) - y
-    rates, left = chosen(t, y, h, np.ones(count), np.eye(1))
+    rates, left, _ = chosen(t, y, h, np.ones(count), np.eye(1))
     assert rates[:, 0].tolist() == [0.0, -2.0]
     assert left < 1e-12
 
@@ -206,9 +206,38 @@ def test_products_are_found_half_way_between_squares():
     scale = np.exp(t[:, 0])
     off = 0.7 - y[:, 0] - scale * y[:, 1]
     h = np.column_stack([off - 0.1 * y[:, 0], scale * off - y[:, 1]])
-    rates, left = chosen(t, y, h, np.ones(count), np.eye(1))
+    rates, left, _ = chosen(t, y, h, np.ones(count), np.eye(1))
     assert sorted(rates[:, 0]) == [0.0, 1.0, 2.0]
     assert left < 1e-12
+
+
+def test_terms_that_are_known_are_where_the_search_begins():
+    """One scale explains the first two scores, another the others; the first is known."""
+    rng = np.random.default_rng(6)
+    count = 400
+    t, y = 0.5 * rng.standard_normal((count, 2)), rng.standard_normal((count, 4))
+    h = -np.exp(-2.0 * t[:, [0, 0, 1, 1]]) * y
+    found = chosen(t, y, h, np.ones(count), np.eye(2), np.array([[0.0, 0.0], [-2.0, 0.0]]))
+    assert sorted(map(tuple, found.rates)) == [(-2.0, 0.0), (0.0, -2.0), (0.0, 0.0)]
+    assert found.left < 1e-12 < found.before
+    again = chosen(t, y, h, np.ones(count), np.eye(2), found.rates)
+    assert again.rates is found.rates
+
+
+def test_what_further_terms_explain_is_what_a_regression_says():
+    rng = np.random.default_rng(7)
+    count = 300
+    t, y = rng.standard_normal((count, 1)), rng.standard_normal((count, 3))
+    residual, weight = rng.standard_normal((count, 3)), rng.uniform(0.5, 2.0, count)
+    known, new = np.exp(t @ [[0.0, -1.0]]), np.exp(t @ [[-2.0, 1.0, 0.5]])
+    root = np.sqrt(weight)[:, None]
+    expected = []
+    for column in new.T:
+        own = column - known @ np.linalg.lstsq(known * root, column * root[:, 0])[0]
+        design = root * own[:, None] * np.column_stack([np.ones(count), t, y])
+        left = np.linalg.lstsq(design, root * residual)[1].sum()
+        expected.append((root**2 * residual**2).sum() - left)
+    np.testing.assert_allclose(gains(known, new, t, y, residual, weight), expected, rtol=1e-6)
 
 
 def test_a_parameter_that_no_term_has_is_no_scale():

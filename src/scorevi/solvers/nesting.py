@@ -36,7 +36,7 @@ from scorevi.solvers.overall import TEMPERED, farthest, importance, mixture_of, 
 from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
 from scorevi.solvers.scales import most_scales, structure
-from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed, unexplained
+from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed
 from scorevi.solvers.weights import judged, weights
 
 _EXPLAINED = 0.6
@@ -53,7 +53,7 @@ _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
 _NOT_MUCH, _HOPEFUL, _SOONER = 0.05, 0.7, (300, 9)
 """What terms may leave, and the part of the effective draws that must be in sight, to go on beyond
 so many draws, and so many for each dimension."""
-_OFTEN, _SEARCHED = (1.6, 1.25), 1.5
+_OFTEN, _SEARCHED = (1.6, 1.4), 1.5
 """By how much the memory grows until terms are chosen anew, where they leave little and where they
 do not; and draws, over the pairs before them, up to which further scales are looked for."""
 _FEWER = 0.3
@@ -199,10 +199,8 @@ def _terms(
     if not _is_due(state):
         return rates, state.left, state.looked
     units = q.base.factor[list(q.scales)] @ q.turn[:, : q.over.dim]
-    other = chosen(*pairs, units)[0]
-    lefts = unexplained(rates, *pairs), unexplained(other, *pairs)
-    rates = rates if lefts[0] <= lefts[1] else other
-    return rates, min(lefts), len(state.z)
+    found = chosen(*pairs, units, rates)
+    return found.rates, found.left / max(found.before, 1e-300), len(state.z)
 
 
 def _counted(state: NestingState, recent: Array, sane: Mask) -> tuple[Array, Array]:

@@ -87,8 +87,10 @@ def _fitted(t: Array, weight: Array, at_most: tuple[int, int]) -> Mixture:
     narrow = len(means) ** (-2.0 / dim)
     covariances = np.tile(narrow * np.eye(dim), (len(means), 1, 1))
     weights = np.full(len(means), 1.0 / len(means))
+    # All that a Gaussian asks of a point: one product of matrices serves all components.
+    square = (white[:, :, None] * white[:, None, :]).reshape(len(white), -1)
     for _ in range(_ROUNDS):
-        log_parts = np.log(weights) + _log_normal(white, means, covariances)
+        log_parts = np.log(weights) + _log_normal(white, square, means, covariances)
         share = np.exp(log_parts - log_parts.max(axis=1, keepdims=True))
         share *= (weight / share.sum(axis=1))[:, None]
         total = share.sum(axis=0)
@@ -96,8 +98,8 @@ def _fitted(t: Array, weight: Array, at_most: tuple[int, int]) -> Mixture:
         kept = seen > min(_FEWEST, float(seen.max()) - 1e-9)
         share, total, seen = share[:, kept], total[kept], seen[kept]
         means = (share.T @ white) / total[:, None]
-        away = white[:, None, :] - means
-        spread = np.einsum("nk,nka,nkb->kab", share / total, away, away)
+        spread = ((share.T @ square) / total[:, None]).reshape(-1, dim, dim)
+        spread -= means[:, :, None] * means[:, None, :]
         prior = narrow * np.eye(dim) * (_PRIOR / (seen + _PRIOR))[:, None, None]
         covariances = spread * (seen / (seen + _PRIOR))[:, None, None] + prior
         before, weights = weights[kept], total / total.sum()
@@ -163,12 +165,17 @@ def _spread(white: Array, weight: Array, count: int) -> Array:
     return np.asarray(matters[chosen])
 
 
-def _log_normal(points: Array, means: Array, covariances: Array) -> Array:
-    roots = np.linalg.cholesky(covariances)
-    away = (points[:, None, :] - means).transpose(1, 2, 0)
-    white = np.linalg.solve(roots, away)
-    log_det = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-    return np.asarray((-0.5 * (white**2).sum(axis=1) - log_det[:, None]).T)
+def _log_normal(points: Array, square: Array, means: Array, covariances: Array) -> Array:
+    """Return log densities but for a constant, (n, K); ``square`` has the products of coordinates.
+
+    Points are in units of their own spread, and no covariance is far below a few hundredths of it,
+    so that what is subtracted here loses no digits that count.
+    """
+    precisions = np.linalg.inv(covariances)
+    linear = (precisions @ means[:, :, None])[:, :, 0]
+    constant = -0.5 * (np.vecdot(means, linear) + np.linalg.slogdet(covariances)[1])
+    flat = precisions.reshape(len(means), -1)
+    return np.asarray(points @ linear.T - 0.5 * (square @ flat.T) + constant)
 
 
 def _gaussian(mean: Array, covariance: Array) -> Gaussian:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from scorevi.base.arrays import Array
 from scorevi.solvers.terms import (
     EXACT,
     FOLD,
+    RIDGE,
     LeastSquares,
     cross_validated,
     design_of,
@@ -53,10 +55,28 @@ _ROWS = 2
 _LONGEST = 40.0
 _ENOUGH, _PER_COLUMN = 400, 4
 """Pairs by which terms are put into an order: at least, and for each dimension."""
+_FEWEST, _FOR_EACH, _FURTHER = 800, 3, 3
+"""Pairs by which they are chosen: at least, and for each coefficient of the terms that there are
+and of so many more."""
+_COLUMNS = 16
+"""Combinations of scores by which terms are compared before all scores are asked."""
 
 
-def chosen(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[Array, float]:
-    """Choose the rates of the terms; returns what they leave of the scores as well.
+class Chosen(NamedTuple):
+    """Terms."""
+
+    rates: Array
+    """(J, d); the first row is zero."""
+    left: float
+    """Mean square of what they leave of the scores of pairs that had no part in it."""
+    before: float
+    """The same of a line."""
+
+
+def chosen(
+    t: Array, y: Array, h: Array, weight: Array, units: Array, known: Array | None = None
+) -> Chosen:
+    """Choose the rates of the terms.
 
     Parameters
     ----------
@@ -66,31 +86,32 @@ def chosen(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[A
         How much each counts.
     units
         Rows that turn t into what the parameters are in their own units, (d, d).
+    known
+        Rates to begin with, the first of them zero: those that explain the scores by fewer scales,
+        or did by fewer pairs.
     """
-    count, number = t.shape
-    single = [power * row for row in units for power in POWERS]
-    double = [
-        a * one + b * other
-        for one, other in itertools.combinations(units, 2)
-        for a in _IN_PRODUCTS
-        for b in _IN_PRODUCTS
-    ]
-    reach = np.array([*single, *double]).reshape(-1, number)
-    size = np.sqrt(np.vecdot(reach, reach))
-    candidates = list(reach[(size >= RANGE[0]) & (size <= RANGE[1])])
-    rates = np.zeros((1, number))
-    left = cross_validated(rates, t, y, h, weight)
+    number = t.shape[1]
     columns = y.shape[1] + 1 + number
-    least = EXACT * left
-    while len(rates) < _MOST_TERMS and left > least:
-        if SPARE * columns * (len(rates) + 1) > count * (1.0 - 1.0 / FOLD):
-            break
+    rates = np.zeros((1, number))
+    begun = rates if known is None else known
+    asked = max(_FEWEST, _FOR_EACH * columns * min(_MOST_TERMS, len(begun) + _FURTHER))
+    every = max(1, len(t) // asked)
+    t, y, h, weight = (part[::every] for part in (t, y, h, weight))
+    most = min(_MOST_TERMS, int(len(t) * (1.0 - 1.0 / FOLD) / (SPARE * columns)))
+    left = before = cross_validated(rates, t, y, h, weight)
+    least = EXACT * before
+    at_first = cross_validated(begun, t, y, h, weight) if len(begun) > 1 else math.inf
+    if at_first < BETTER * before and len(begun) < most:
+        rates, left = begun, at_first
+    candidates = _candidates(units)
+    while len(rates) < most and left > least:
         residual = residual_of(regressed(rates, t, y, h, weight), t, y, h)
         likely = [*candidates, *_between(rates)]
         if not likely:
             break
-        gains = [gain(rates, np.exp(t @ one), t, y, residual, weight) for one in likely]
-        likely = [likely[k] for k in np.argsort(gains)[-_KEPT:]]
+        new = np.exp(t @ np.array(likely).T)
+        order = np.argsort(gains(np.exp(t @ rates.T), new, t, y, residual, weight))
+        likely = [likely[k] for k in order[-_KEPT:]]
         candidates = [one for one in candidates if any(one is other for other in likely)]
         tried = [np.vstack([rates, one]) for one in likely[-_TRIED:]]
         lefts = [cross_validated(more, t, y, h, weight) for more in tried]
@@ -104,7 +125,21 @@ def chosen(t: Array, y: Array, h: Array, weight: Array, units: Array) -> tuple[A
             after = cross_validated(other, t, y, h, weight) if is_sane else math.inf
             more, then = (other, after) if after < BETTER * then else (more, then)
         rates, left = _without_needless(more, then, least, t, y, h, weight)
-    return rates, left
+    return Chosen(rates, left, before) if left < at_first else Chosen(begun, at_first, before)
+
+
+def _candidates(units: Array) -> list[Array]:
+    """Return the rates of powers of each scale, and of products of two, that can be seen."""
+    single = [power * row for row in units for power in POWERS]
+    double = [
+        a * one + b * other
+        for one, other in itertools.combinations(units, 2)
+        for a in _IN_PRODUCTS
+        for b in _IN_PRODUCTS
+    ]
+    reach = np.array([*single, *double]).reshape(-1, len(units))
+    size = np.sqrt(np.vecdot(reach, reach))
+    return list(reach[(size >= RANGE[0]) & (size <= RANGE[1])])
 
 
 def _without_needless(
@@ -137,6 +172,7 @@ def moved(rates: Array, t: Array, y: Array, h: Array, weight: Array, units: Arra
     width = len(rates) * (1 + t.shape[1] + y.shape[1])
     every = max(1, len(t) // (_ROWS * width))
     t, y, h, weight = (part[::every] for part in (t, y, h, weight))
+    h = _sketched(h)
     own = t @ units.T
     powers = np.asarray(np.linalg.solve(units.T, rates.T).T, dtype=np.float64)
     for _ in range(_STEPS):
@@ -171,12 +207,40 @@ def _step(powers: Array, own: Array, t: Array, y: Array, h: Array, weight: Array
     return np.asarray((found / sizes).reshape(further, number))
 
 
-def gain(rates: Array, new: Array, t: Array, y: Array, residual: Array, weight: Array) -> float:
-    """Return how much of the residuals a further term explains, about, by its values at pairs."""
+def gains(known: Array, new: Array, t: Array, y: Array, residual: Array, weight: Array) -> Array:
+    """Return how much of the residuals each of several further terms explains, about.
+
+    Parameters
+    ----------
+    known, new
+        The values of terms at the pairs, (n, J) and (n, C).
+    t, y, residual
+        Scales, all else, and what the known terms leave of its scores.
+    weight
+        How much each pair counts.
+    """
     every = max(1, len(t) // max(_ENOUGH, _PER_COLUMN * y.shape[1]))
-    new, t, y, residual, weight = (part[::every] for part in (new, t, y, residual, weight))
-    known = np.exp(t @ rates.T)
-    new = new - known @ np.linalg.lstsq(known * np.sqrt(weight)[:, None], new * np.sqrt(weight))[0]
-    design = new[:, None] * np.concatenate([np.ones((len(t), 1)), t, y], axis=1)
-    right = design.T @ (residual * weight[:, None])
-    return float(every * (right * LeastSquares(design, weight).solve(residual)).sum())
+    known, new, t, y, residual, weight = (
+        part[::every] for part in (known, new, t, y, residual, weight)
+    )
+    root = np.sqrt(weight)[:, None]
+    basis = np.linalg.qr(known * root)[0]
+    new = new * root
+    new = new - basis @ (basis.T @ new)
+    columns = np.concatenate([np.ones((len(t), 1)), t, y], axis=1)
+    design = new.T[:, :, None] * columns
+    across = design.transpose(0, 2, 1)
+    gram, right = across @ design, across @ (_sketched(residual) * root)
+    sizes = np.sqrt(np.maximum(np.diagonal(gram, axis1=1, axis2=2), 1e-300))
+    gram = gram / sizes[:, :, None] / sizes[:, None, :] + RIDGE * np.eye(columns.shape[1])
+    right = right / sizes[:, :, None]
+    return np.asarray(every * (right * np.linalg.solve(gram, right)).sum(axis=(1, 2)))
+
+
+def _sketched(values: Array) -> Array:
+    """Return a few combinations of columns that have, together, as much of anything as they do."""
+    width = values.shape[1]
+    if width <= _COLUMNS:
+        return values
+    ways = np.random.default_rng(0).standard_normal((width, _COLUMNS))
+    return np.asarray(values @ (ways / math.sqrt(_COLUMNS)))

@@ -31,8 +31,8 @@ from scorevi.base.arrays import Array
 from scorevi.base.valley import third_derivatives
 from scorevi.families import Gaussian
 from scorevi.families.given import Given
-from scorevi.solvers.powers import BETTER, POWERS, SPARE, chosen, gain
-from scorevi.solvers.terms import EXACT, FOLD, cross_validated, parameters, regressed, residual_of
+from scorevi.solvers.powers import BETTER, POWERS, SPARE, chosen, gains
+from scorevi.solvers.terms import EXACT, FOLD, parameters, regressed, residual_of
 
 _MOST_SCALES, _FEW = 4, 3
 """Scales: at most, and dimensions for each."""
@@ -68,6 +68,22 @@ class Structure(NamedTuple):
         """The part of what is not Gaussian that it explains."""
         return 1.0 - self.left / self.before if self.before > 0.0 else 0.0
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing is left but rounding."""
+        return self.left < EXACT * self.before
+
+    def rates_by(self, base: Gaussian, scales: tuple[int, ...], axes: Array) -> Array | None:
+        """Return its rates in the coordinates of more scales; None where it has another one."""
+        if not set(self.scales) <= set(scales):
+            return None
+        units = base.factor[list(self.scales)] @ self.turn[:, : len(self.scales)]
+        powers = np.zeros((len(self.given.rates), len(scales)))
+        powers[:, [scales.index(one) for one in self.scales]] = np.linalg.solve(
+            units.T, self.given.rates.T
+        ).T
+        return np.asarray(powers @ (base.factor[list(scales)] @ axes))
+
 
 def most_scales(dim: int) -> int:
     """Return how many there may be: few beside what they are the scales of."""
@@ -101,7 +117,11 @@ def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | 
         likely = _next(z, residual, weight, directions, _axes(directions, tried), needless)
         if not likely:
             break
-        each = [_with_scales(base, z, h, weight, (*tried, one), known) for one in likely]
+        each: list[Structure] = []
+        for one in likely:
+            each.append(_with_scales(base, z, h, weight, (*tried, one), known, before=found))
+            if each[-1].is_exact:
+                break
         best = int(np.argmin([one.left / one.before for one in each]))
         tried, new = (*tried, likely[best]), each[best]
         # Little is left, as a rule, and yet the posterior may be Gaussian with one scale more.
@@ -111,7 +131,7 @@ def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | 
             found, residual = new, _residual(new, z, h)
             needless |= set(tried) - set(new.scales)
             tried = new.scales
-            if new.left < EXACT * new.before:
+            if new.is_exact:
                 break
         elif is_little:
             break
@@ -141,8 +161,12 @@ def _with_scales(
     weight: Array,
     scales: tuple[int, ...],
     known: dict[tuple[int, ...], Structure],
+    before: Structure | None = None,
 ) -> Structure:
-    """Find the terms, given which parameters are scales; those that no term has are none."""
+    """Find the terms, given which parameters are scales; those that no term has are none.
+
+    ``before`` is what was found with fewer scales.
+    """
     if scales in known:
         return known[scales]
     number = len(scales)
@@ -150,15 +174,15 @@ def _with_scales(
     turn = np.concatenate([axes, scipy.linalg.null_space(axes.T)], axis=1)
     pairs = z @ axes, z @ turn[:, number:], h @ turn[:, number:], weight
     units = base.factor[list(scales)] @ axes
-    rates, left = chosen(*pairs, units)
+    begin = None if before is None else before.rates_by(base, scales, axes)
+    rates, left, line = chosen(*pairs, units, begin)
     powers = np.abs(np.linalg.solve(units.T, rates.T)).max(axis=1)
     has_part = powers > 0.5 * min(map(abs, POWERS))
     if has_part.any() and not has_part.all():
         rest = tuple(one for one, has in zip(scales, has_part, strict=True) if has)
-        return _with_scales(base, z, h, weight, rest, known)
-    before = cross_validated(np.zeros((1, number)), *pairs)
+        return _with_scales(base, z, h, weight, rest, known, before)
     own = parameters(base, turn, scales)
-    known[scales] = Structure(scales, turn, regressed(rates, *pairs, own), before, left)
+    known[scales] = Structure(scales, turn, regressed(rates, *pairs, own), line, left)
     return known[scales]
 
 
@@ -182,9 +206,8 @@ def _next(
     strength[list(needless)] = -math.inf
     least = _BENT[bool(axes.size)]
     likely = [int(j) for j in np.argsort(-strength)[:_SHORT_LIST] if strength[j] > least]
-    nothing = np.zeros((1, 1))
-    gains = []
-    for j in likely:
-        t = (z @ directions[:, j])[:, None]
-        gains.append(gain(nothing, t[:, 0], t, z, residual, weight))
-    return [likely[k] for k in np.argsort(gains)[::-1][:_TRIED]]
+    if not likely:
+        return []
+    lines = z @ directions[:, likely]
+    order = np.argsort(gains(np.ones((len(z), 1)), lines, z[:, :0], z, residual, weight))
+    return [likely[k] for k in order[::-1][:_TRIED]]

@@ -21,7 +21,7 @@ EXACT = 1e-8
 """What is left, over what a line leaves, where the terms are exact to rounding."""
 FOLD = 5
 """Every so many of the pairs are held out."""
-_RIDGE = 1e-10
+RIDGE = 1e-10
 _LONGEST, _OUTLYING = 6.0, 3.0
 _FAR = 100.0, 4.0
 """Of a pair, mean square of its scores that are not explained: in medians, and in precisions."""
@@ -86,12 +86,6 @@ def cross_validated(rates: Array, t: Array, y: Array, h: Array, weight: Array) -
     off = residual_of(given, t[held], y[held], h[held])
     square = np.minimum(np.vecdot(off, off), _LONGEST**2 * h.shape[1])
     return float(weight[held] @ square / weight[held].sum())
-
-
-def unexplained(rates: Array, t: Array, y: Array, h: Array, weight: Array) -> float:
-    """Return what terms leave of the scores, over what a line leaves."""
-    before = cross_validated(np.zeros((1, t.shape[1])), t, y, h, weight)
-    return cross_validated(rates, t, y, h, weight) / max(before, 1e-300)
 
 
 def parameters(base: Gaussian, turn: Array, scales: tuple[int, ...]) -> Array:
@@ -164,7 +158,7 @@ class LeastSquares:
         self._sizes = np.sqrt(np.maximum(np.diag(gram), 1e-300))
         gram /= self._sizes
         gram /= self._sizes[:, None]
-        gram[np.diag_indices(len(gram))] += _RIDGE
+        gram[np.diag_indices(len(gram))] += RIDGE
         self._factor, self._failed = lapack.dpotrf(gram, lower=1)
         self._gram = gram if self._failed else None
 
@@ -182,5 +176,5 @@ class LeastSquares:
             found = lapack.dpotrs(self._factor, right, lower=1)[0]
         else:
             whole = np.tril(self._gram) + np.tril(self._gram, -1).T
-            found = np.linalg.lstsq(whole, right, rcond=_RIDGE)[0]
+            found = np.linalg.lstsq(whole, right, rcond=RIDGE)[0]
         return np.asarray(found / self._sizes[:, None])
