@@ -35,6 +35,7 @@ import numpy as np
 from scorevi.base.arrays import Array, as_count
 from scorevi.base.pairs import Draws, Pair
 from scorevi.base.threads import one_thread
+from scorevi.base.valley import third_derivatives
 from scorevi.families import Gaussian, Mixture
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch, Elsewhere
@@ -63,7 +64,8 @@ from scorevi.solvers.scouts import (
     send,
     shorten,
 )
-from scorevi.solvers.weights import judged
+from scorevi.solvers.terms import line_leaves
+from scorevi.solvers.weights import judged, weights
 
 _MOST_DIMENSIONS = 256
 _MANY = 8
@@ -72,6 +74,14 @@ _UNEVEN = 0.3
 """The spread of log p − log q from which on one Gaussian is not enough."""
 _CLEARLY = 0.6
 """The same while q may still gain."""
+_BENT, _NOISE = 0.4, 3.0
+"""|Q_u|² along some direction from which on components may follow it, also over its noise, which is
+as large as the smallest is negative."""
+_LEFT, _STANDS_OUT = 0.5, 0.05
+"""The same of the mean square of what a line leaves of the score, also as a share of that along all
+directions."""
+_NEEDED, _NEGLIGIBLE = 4.0, 1e-3
+"""Effective pairs, over D + 1, by which that is asked, and the weight of one that counts."""
 _LEAST_WEIGHT = 5e-4
 _MEMORY = 4096
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 40
@@ -165,6 +175,8 @@ class Mixing:
         if found is not None or (early and dim >= _MANY):
             # Scales are found the better the nearer q is; what has none can wait as long.
             return found
+        if may_nest and not _is_bent(state):
+            return None
         return self._begun(state, modes, float(np.median(ratio)))
 
     def _begun(
@@ -304,6 +316,24 @@ class Mixing:
             ending="" if scouts else ending_of(growth.count, drawn, drawn - changed, size, cut),
         )
         return following, MixingInfo(growth.count, *judged(state.q, batch))
+
+
+def _is_bent(state: ReplayState) -> bool:
+    """Return whether some direction stands out along which the posterior is not Gaussian.
+
+    In many dimensions log p − log q varies, too, where the noise of q or a little of everything
+    adds up, as in most regressions: nothing that a few components could follow.
+    """
+    with one_thread(state.q.dim):
+        weight = weights(state.z, state.log_q_then, state.q.log_det, _NEEDED * (state.q.dim + 1))
+        near = weight > _NEGLIGIBLE
+        z, weight = state.z[near], weight[near]
+        residual = line_leaves(z, state.h[near], weight)
+        bent = np.linalg.eigvalsh(third_derivatives(z, residual, weight))
+        if bent[-1] > max(_BENT, -_NOISE * bent[0]):
+            return True
+        left = np.linalg.eigvalsh((residual.T * (weight / weight.sum())) @ residual)
+        return bool(left[-1] > max(_LEFT, _STANDS_OUT * left.sum()))
 
 
 def _pairs(state: MixingState) -> Pairs:

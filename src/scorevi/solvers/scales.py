@@ -32,7 +32,7 @@ from scorevi.base.valley import third_derivatives
 from scorevi.families import Gaussian
 from scorevi.families.given import Given
 from scorevi.solvers.powers import BETTER, POWERS, SPARE, chosen, gains
-from scorevi.solvers.terms import EXACT, FOLD, parameters, regressed, residual_of
+from scorevi.solvers.terms import EXACT, FOLD, line_leaves, parameters, regressed, residual_of
 
 _MOST_SCALES, _FEW = 4, 3
 """Scales: at most, and dimensions for each."""
@@ -105,8 +105,7 @@ def structure(base: Gaussian, z: Array, h: Array, weight: Array) -> Structure | 
     count, dim = z.shape
     if dim < 2 or SPARE * 2 * (dim + 2) > count * (1.0 - 1.0 / FOLD):
         return None
-    line = regressed(np.zeros((1, 0)), z[:, :0], z, h, weight)
-    residual = residual_of(line, z[:, :0], z, h)
+    residual = line_leaves(z, h, weight)
     directions = base.factor.T / base.sd
     found: Structure | None = None
     # A scale that explains nothing alone may do so together with the next.

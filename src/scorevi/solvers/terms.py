@@ -125,6 +125,12 @@ def residual_of(given: Given, t: Array, y: Array, h: Array) -> Array:
     return np.asarray(h - design @ np.concatenate(coefficients))
 
 
+def line_leaves(z: Array, h: Array, weight: Array) -> Array:
+    """Return what a line leaves of scores."""
+    nothing = z[:, :0]
+    return residual_of(regressed(np.zeros((1, 0)), nothing, z, h, weight), nothing, z, h)
+
+
 def _precision(given: Given, t: Array) -> Array:
     """Return the mean of the diagonal of the precision at rows of t."""
     traces = np.trace(given.precisions, axis1=1, axis2=2) / given.width
