@@ -11,6 +11,7 @@ import scipy.special
 from scorevi.base.arrays import Array
 from scorevi.base.valley import valley
 from scorevi.families import Gaussian, Mixture
+from scorevi.families.stacked import Stacked
 from scorevi.solvers.components import Local
 from scorevi.solvers.replay import trusted_step
 from scorevi.solvers.scouts import FARTHEST, MOST_AXES, Scout
@@ -211,8 +212,11 @@ def seen_from(base: Gaussian, q: Gaussian) -> Gaussian:
     return Gaussian(base.whiten(q.mean), factor, q.log_det - base.log_det)
 
 
-def seen_along(part: Gaussian, axes: Array) -> Gaussian:
-    """Return the marginal of a component along axes."""
-    upper: Array = np.linalg.qr(part.factor.T @ axes, mode="r")  # type: ignore[assignment]
-    log_det = float(np.log(np.abs(np.diag(upper))).sum())
-    return Gaussian(axes.T @ part.mean, upper.T, log_det)
+def seen_along(parts: Mixture, axes: Array) -> Stacked:
+    """Return the marginals of all components along axes."""
+    factors = np.array([part.factor for part in parts.components])
+    upper: Array = np.linalg.qr(np.matrix_transpose(factors) @ axes, mode="r")  # type: ignore[assignment]
+    log_dets = np.log(np.abs(np.diagonal(upper, axis1=1, axis2=2))).sum(axis=1)
+    means = np.array([part.mean for part in parts.components]) @ axes
+    whole = Gaussian.standard(axes.shape[1])
+    return Stacked.of(parts.log_weights, means, np.matrix_transpose(upper), log_dets, whole)

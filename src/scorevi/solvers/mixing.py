@@ -37,8 +37,10 @@ from scorevi.base.pairs import Draws, Pair
 from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian, Mixture
 from scorevi.families.gaussian import HALF_LOG_2PI
+from scorevi.families.stacked import log_sum
 from scorevi.solvers.base import Batch, Elsewhere
-from scorevi.solvers.components import Pairs, look, of_parameters
+from scorevi.solvers.components import Local, Pairs, look, of_parameters
+from scorevi.solvers.counting import counted
 from scorevi.solvers.growth import (
     Growth,
     MixingState,
@@ -46,7 +48,6 @@ from scorevi.solvers.growth import (
     seen_along,
     seen_from,
     to_split,
-    under,
 )
 from scorevi.solvers.nesting import nested, step
 from scorevi.solvers.nesting_state import NestingState
@@ -237,13 +238,7 @@ class Mixing:
             log_p=np.concatenate([state.log_p, log_p])[-most:],
             log_then=np.concatenate([state.log_then, log_then])[-most:],
         )
-        pairs = _pairs(memory)
-        looks = [
-            look(
-                pairs, k, part, _unit(part.factor.T @ state.axes), of_parameters(under(base, part))
-            )
-            for k, part in enumerate(parts.components)
-        ]
+        pairs, looks = _looks(memory)
         growth = Growth.of(state, looks)
         level = growth.settle(looks)
         drawn_from = Mixture(
@@ -306,25 +301,22 @@ class Mixing:
         return following, MixingInfo(growth.count, *judged(state.q, batch))
 
 
-def _pairs(state: MixingState) -> Pairs:
-    """Return the memory as the components see it."""
+def _looks(state: MixingState) -> tuple[Pairs, list[Local | None]]:
+    """Return the memory as the components see it, and what it says about each of them."""
     parts, axes = state.parts, state.axes
-    log_parts = parts.log_parts(state.z)
-    log_q, score = parts.with_score(state.z, log_parts)
-    along = log_parts
-    if axes.shape[1]:
-        seen = [seen_along(part, axes) for part in parts.components]
-        along = Mixture(log_weights=parts.log_weights, components=seen).log_parts(state.z @ axes)
-    return Pairs(
-        state.z,
-        state.h,
-        state.h - score,
-        state.log_p - log_q,
-        log_q,
-        log_parts,
-        state.log_then,
-        along - np.logaddexp.reduce(along, axis=1)[:, None],
-    )
+    log_parts, log_q, score = parts.look(state.z)
+    pairs = Pairs(state.z, state.h, state.h - score, state.log_p - log_q)
+
+    def log_shares() -> Array:
+        along = seen_along(parts, axes).log_parts(state.z @ axes) if axes.size else log_parts
+        return np.asarray(along - log_sum(along)[:, None])
+
+    counts = counted(log_parts, log_q, state.log_then, log_shares, parts.dim)
+    each = zip(counts, parts.components, state.q.components, strict=True)
+    return pairs, [
+        look(pairs, its, part, _unit(part.factor.T @ axes), of_parameters(there))
+        for its, part, there in each
+    ]
 
 
 def _unit(columns: Array) -> Array:

@@ -79,8 +79,8 @@ def send(
     for (k, axis, side, way, signed), each, whole in zip(ways, log_parts, total, strict=True):
         local = looks[k]
         if whole - each[k] < _ALONE and local is not None and len(found) < _AT_ONCE:
-            bend = local.bends[axis] if axis < len(local.bends) else None
-            found.append(Scout(_beyond(parts.components[k], way, signed, bend), k, axis, side))
+            there = _beyond(parts.components[k], way, signed, local.bend(axis))
+            found.append(Scout(there, k, axis, side))
     return found
 
 
