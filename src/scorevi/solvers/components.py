@@ -26,7 +26,7 @@ from scipy.linalg import lapack
 
 from scorevi.base.arrays import Array
 from scorevi.families import Gaussian
-from scorevi.solvers.counting import NEGLIGIBLE, Counted
+from scorevi.solvers.counting import Counted
 from scorevi.solvers.memory import Evidence, of_symmetric, shortened, symmetric, trusted
 
 _SPARE = 1.5
@@ -111,9 +111,6 @@ class Local(NamedTuple):
     weight: Array
     effective: float
     """How many pairs these are worth."""
-    value: float
-    """E[log p − log q], as it would be if the component fitted better: see :func:`value`."""
-    value_error: float
     design: Design
     own: Array
     """The rows that turn a whitened change of its precision into that of the parameters' own."""
@@ -152,10 +149,7 @@ def look(pairs: Pairs, counts: Counted, part: Gaussian, axes: Array, own: Array)
     own
         The rows that turn a whitened change of its precision into that of the parameters' own.
     """
-    kept, weight, full = counts
-    known = np.isfinite(pairs.log_ratio) & (full > NEGLIGIBLE)
-    if not known.any():
-        return None
+    kept, weight, _ = counts
     z = part.whiten(pairs.z[kept])
     mismatch = np.asarray(part.whiten_score(pairs.mismatch[kept]))
     effective = float(weight.sum() ** 2 / (weight @ weight))
@@ -164,13 +158,12 @@ def look(pairs: Pairs, counts: Counted, part: Gaussian, axes: Array, own: Array)
         evidence, residual = _regress(design, mismatch, weight, own)
     except np.linalg.LinAlgError:
         return None
-    level, error = value(full[known], pairs.log_ratio[known])
     score = np.asarray(part.whiten_score(pairs.h[kept])) + z
-    return Local(evidence, z, score, residual, weight, effective, level, error, design, own)
+    return Local(evidence, z, score, residual, weight, effective, design, own)
 
 
 def value(weight: Array, log_ratio: Array) -> tuple[float, float]:
-    """Return what a component is worth to the mixture, and the error of that.
+    """Return what a component is worth to the mixture, E[log p − log q], and the error of that.
 
     Half of the variance is added to the mean, as for the logarithm of a mean of such numbers: noise
     in a component's covariance costs many dimensions much, and is no reason to leave out what it

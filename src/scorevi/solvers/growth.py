@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ _LEFT = 0.3
 _AMONG_BEST = 0.3
 _NEW_AXIS = 0.5
 _LARGEST_CHANGE = 1.0
+_SETTLED = 0.1
+"""The length of a step after which a component need not be looked at again before there is news."""
 
 
 class MixingState(NamedTuple):
@@ -45,6 +48,8 @@ class MixingState(NamedTuple):
     """Directions along which components were split, orthonormal columns, (D, d)."""
     own: Array
     """Draws that each component had of its own, (K,)."""
+    heard: Array
+    """Draws of its own, and of all, when each component was last looked at, (K, 2)."""
     reach: Array
     """How far scouts go from each component, along each axis, to each side, (K, 3, 2)."""
     asked: Array
@@ -72,19 +77,23 @@ class Growth:
         self.log_weights = log_weights
         self.parts = parts
         self.axes = state.axes
-        self.own = state.own.copy()
+        self.own, self.heard = state.own, state.heard.copy()
         self.reach, self.asked = state.reach.copy(), state.asked.copy()
         self.origin = list(range(len(parts)))
         """Which component of the step's beginning each of them is; −1 for a new one."""
 
     @classmethod
-    def of(cls, state: MixingState, looks: list[Local | None]) -> Growth:
-        """Move every component to where its pairs say."""
-        moved = [
-            part if local is None else moved_by(part, local)
-            for part, local in zip(state.parts.components, looks, strict=True)
-        ]
-        return cls(state.parts.log_weights.copy(), moved, state)
+    def of(
+        cls, state: MixingState, looks: Mapping[int, Local | None], own: Array, drawn: int
+    ) -> Growth:
+        """Move components to where their pairs say, with so many draws of their own and of all."""
+        growth = cls(state.parts.log_weights.copy(), list(state.parts.components), state)
+        growth.own = own
+        for k, local in looks.items():
+            if local is not None:
+                growth.parts[k], length = moved_by(growth.parts[k], local)
+                growth.heard[k] = (own[k], drawn) if length < _SETTLED else 0.0
+        return growth
 
     @property
     def count(self) -> int:
@@ -96,13 +105,12 @@ class Growth:
         """The mixture of them."""
         return Mixture(log_weights=self.log_weights, components=self.parts)
 
-    def settle(self, looks: list[Local | None]) -> float:
+    def settle(self, values: Array, errors: Array) -> float:
         """Move the weights to where the pairs say; returns what the mixture is worth."""
-        known = np.array([local is not None for local in looks])
+        known = np.isfinite(values)
         if not known.any():
             return math.nan
-        values = np.array([local.value for local in looks if local is not None])
-        errors = np.array([local.value_error for local in looks if local is not None])
+        values, errors = values[known], errors[known]
         share = np.exp(self.log_weights[known])
         level = float(share @ values / share.sum())
         off = values - level
@@ -136,7 +144,7 @@ class Growth:
         self.log_weights[k] -= math.log(2.0)
         self.log_weights = np.append(self.log_weights, self.log_weights[k])
         self.own[k] *= 0.5
-        self.reach[k], self.asked[k], self.origin[k] = FARTHEST, 0.0, -1
+        self.reach[k], self.asked[k], self.heard[k], self.origin[k] = FARTHEST, 0.0, 0.0, -1
         self._new(float(self.own[k]))
 
     def drop(self, least: float) -> None:
@@ -146,27 +154,30 @@ class Growth:
         self.log_weights = log_weights[kept]
         self.parts = [self.parts[k] for k in kept]
         self.origin = [self.origin[k] for k in kept]
-        self.own, self.reach, self.asked = self.own[kept], self.reach[kept], self.asked[kept]
+        self.own, self.heard = self.own[kept], self.heard[kept]
+        self.reach, self.asked = self.reach[kept], self.asked[kept]
 
     def _new(self, own: float) -> None:
         self.own = np.append(self.own, own)
+        self.heard = np.concatenate([self.heard, np.zeros((1, 2))])
         blank = np.zeros((1, MOST_AXES, 2))
         self.reach = np.concatenate([self.reach, blank + FARTHEST])
         self.asked = np.concatenate([self.asked, blank])
         self.origin.append(-1)
 
 
-def moved_by(part: Gaussian, local: Local) -> Gaussian:
-    """Take replay's step."""
+def moved_by(part: Gaussian, local: Local) -> tuple[Gaussian, float]:
+    """Take replay's step; returns its length too, the root of twice its divergence."""
     shift, variances, vectors = trusted_step(local.evidence)
-    scales = np.sqrt(variances)
-    return part.moved(shift, (vectors * scales) @ vectors.T, float(np.log(scales).sum()))
+    logs = 0.5 * np.log(variances)
+    moved = part.moved(shift, (vectors * np.exp(logs)) @ vectors.T, float(logs.sum()))
+    return moved, math.sqrt(float(shift @ shift) + 2.0 * float(logs @ logs))
 
 
-def to_split(parts: Mixture, looks: list[Local | None]) -> list[tuple[int, Array]]:
+def to_split(parts: Mixture, looks: Mapping[int, Local | None]) -> list[tuple[int, Array]]:
     """Return the components whose score is bent, and along what, those first that matter most."""
     found = []
-    for k, local in enumerate(looks):
+    for k, local in looks.items():
         if local is None or local.effective <= 3 * (parts.dim + 1):
             continue
         along = valley(local.z, local.residual, local.weight)
@@ -179,13 +190,15 @@ def to_split(parts: Mixture, looks: list[Local | None]) -> list[tuple[int, Array
     return [(k, direction) for worth, k, direction in found if worth >= least]
 
 
-def _otherwise_bent(parts: Mixture, looks: list[Local | None]) -> list[tuple[float, int, Array]]:
+def _otherwise_bent(
+    parts: Mixture, looks: Mapping[int, Local | None]
+) -> list[tuple[float, int, Array]]:
     """Return the component of which a line leaves most, and along what.
 
     Where the posterior is symmetric about it, as between two modes, third derivatives vanish.
     """
     found = []
-    for k, local in enumerate(looks):
+    for k, local in looks.items():
         if local is not None and local.evidence.left is not None:
             values, vectors = np.linalg.eigh(local.evidence.left)
             if values[-1] > _LEFT:

@@ -32,23 +32,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi.base.arrays import Array, as_count
+from scorevi.base.arrays import as_count
 from scorevi.base.pairs import Draws, Pair
 from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian, Mixture
 from scorevi.families.gaussian import HALF_LOG_2PI
-from scorevi.families.stacked import log_sum
 from scorevi.solvers.base import Batch, Elsewhere
-from scorevi.solvers.components import Local, Pairs, look, of_parameters
-from scorevi.solvers.counting import counted
 from scorevi.solvers.growth import (
     Growth,
     MixingState,
     in_space,
-    seen_along,
     seen_from,
     to_split,
 )
+from scorevi.solvers.looking import Looks, with_news
 from scorevi.solvers.nesting import nested, step
 from scorevi.solvers.nesting_state import NestingState
 from scorevi.solvers.proposing import batch_size, ending_of, proposal_of
@@ -77,7 +74,7 @@ _LEAST_WEIGHT = 5e-4
 _MEMORY = 4096
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 40
 """Draws after which no component is added any more."""
-_LATELY = 6
+_LATELY = 3
 """Batches, within which scouts have found more."""
 
 
@@ -201,6 +198,7 @@ class Mixing:
             ),
             axes=np.zeros((dim, 0)),
             own=np.zeros(count),
+            heard=np.zeros((count, 2)),
             reach=nothing + FARTHEST,
             asked=nothing,
             scouts=(),
@@ -238,17 +236,17 @@ class Mixing:
             log_p=np.concatenate([state.log_p, log_p])[-most:],
             log_then=np.concatenate([state.log_then, log_then])[-most:],
         )
-        pairs, looks = _looks(memory)
-        growth = Growth.of(state, looks)
-        level = growth.settle(looks)
+        looks = Looks(memory)
         drawn_from = Mixture(
             log_weights=state.proposal.log_weights,
             components=(*parts.components, *(scout.part for scout in state.scouts)),
         )
         share = np.exp(drawn_from.log_parts(z) - log_then[:, None])
         count = len(parts.components)
-        growth.own += share[:, :count].sum(axis=0)
-        drawn = state.drawn + len(z)
+        own, drawn = state.own + share[:, :count].sum(axis=0), state.drawn + len(z)
+        fresh = {k: looks[k] for k in with_news(state, own, drawn)}
+        growth = Growth.of(state, fresh, own, drawn)
+        level = growth.settle(*looks.values())
         is_growing = drawn < _LONGEST + _LONGEST_PER_DIMENSION * dim
         changed, missed, outwards = state.changed, state.missed, state.outwards
         for scout, its in zip(state.scouts, share[:, count:].T, strict=True):
@@ -265,18 +263,25 @@ class Mixing:
         is_growing = is_growing and growth.count < self.most(dim)
         if is_growing and drawn - changed >= max(len(z), 3 * (dim + 1)):
             room = min(count // 2 + 1, self.most(dim) - growth.count)
-            for k, direction in to_split(parts, looks)[:room]:
+            for k, direction in to_split(parts, fresh)[:room]:
                 growth.split(k, direction, parts.components[k])
                 changed = drawn
         growth.drop(_LEAST_WEIGHT)
         now = growth.mixture
         if is_growing and changed < drawn:
-            locals_ = [looks[k] if k >= 0 else None for k in growth.origin]
-            scouts = send(now, growth.axes, locals_, growth.reach, drawn, growth.asked)
+            origin = growth.origin
+            scouts = send(
+                now,
+                growth.axes,
+                lambda k: looks[origin[k]] if origin[k] >= 0 else None,
+                growth.reach,
+                drawn,
+                growth.asked,
+            )
             for scout in scouts:
                 growth.asked[scout.parent, scout.axis, scout.side] = drawn
             if drawn > 2 * state.missed:
-                scouts += lacking(now, memory.z, pairs.log_ratio, level)
+                scouts += lacking(now, memory.z, looks.pairs.log_ratio, level)
         # What was growing at the last look, and may not any more, though there is more.
         cut = state.cut or (not is_growing and drawn - outwards < _LATELY * len(z))
         size = batch_size(dim, 0 if is_growing else len(memory.z))
@@ -287,6 +292,7 @@ class Mixing:
             parts=now,
             axes=growth.axes,
             own=growth.own,
+            heard=growth.heard,
             reach=growth.reach,
             asked=growth.asked,
             scouts=tuple(scouts),
@@ -299,25 +305,3 @@ class Mixing:
             ending="" if scouts else ending_of(growth.count, drawn, drawn - changed, size, cut),
         )
         return following, MixingInfo(growth.count, *judged(state.q, batch))
-
-
-def _looks(state: MixingState) -> tuple[Pairs, list[Local | None]]:
-    """Return the memory as the components see it, and what it says about each of them."""
-    parts, axes = state.parts, state.axes
-    log_parts, log_q, score = parts.look(state.z)
-    pairs = Pairs(state.z, state.h, state.h - score, state.log_p - log_q)
-
-    def log_shares() -> Array:
-        along = seen_along(parts, axes).log_parts(state.z @ axes) if axes.size else log_parts
-        return np.asarray(along - log_sum(along)[:, None])
-
-    counts = counted(log_parts, log_q, state.log_then, log_shares, parts.dim)
-    each = zip(counts, parts.components, state.q.components, strict=True)
-    return pairs, [
-        look(pairs, its, part, _unit(part.factor.T @ axes), of_parameters(there))
-        for its, part, there in each
-    ]
-
-
-def _unit(columns: Array) -> Array:
-    return np.asarray(columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300))
