@@ -28,6 +28,7 @@ from scorevi.base.arrays import Array
 from scorevi.families import Gaussian
 from scorevi.solvers.counting import Counted
 from scorevi.solvers.memory import Evidence, of_symmetric, shortened, symmetric, trusted
+from scorevi.solvers.weights import median
 
 _SPARE = 1.5
 """Effective pairs for each coefficient."""
@@ -78,13 +79,13 @@ class Design(NamedTuple):
             block = columns[:, start : start + dim]
             np.multiply(t[:, j, None], z, out=block)
             block -= axes[:, j]
-        columns[:, number - axes.shape[1] :] = t**3 - 3.0 * t
+        columns[:, number - axes.shape[1] :] = t * (t * t - 3.0)
         root = np.sqrt(weight)[:, None]
         rooted = columns * root
         gram = rooted.T @ rooted
         ridge = np.full(number, _RIDGE)
         ridge[: dim + 1] = 1e-9
-        gram[np.diag_indices(number)] += ridge * weight.max()
+        gram.flat[:: number + 1] += ridge * weight.max()
         return cls(columns, rooted, root, gram, axes, effective / max(1.0, effective - number))
 
     def fitted(self, scores: Array, rows: slice) -> tuple[Array, Array]:
@@ -170,8 +171,8 @@ def value(weight: Array, log_ratio: Array) -> tuple[float, float]:
     covers.
     """
     share = weight / weight.sum()
-    middle = float(np.median(log_ratio))
-    reach = _CLIPPED * (1.4826 * float(np.median(np.abs(log_ratio - middle))) + 1e-9)
+    middle = median(log_ratio)
+    reach = _CLIPPED * (1.4826 * median(np.abs(log_ratio - middle)) + 1e-9)
     log_ratio = np.clip(log_ratio, middle - reach, middle + reach)
     mean = float(share @ log_ratio)
     square = (log_ratio - mean) ** 2

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import AnyArray, Array, Mask
-from scorevi.solvers.weights import largest_power, largest_share
+from scorevi.solvers.weights import largest_power, largest_share, median
 
 _MOST_WEIGHT = 0.7
 """The largest log weight of a pair."""
@@ -62,7 +62,7 @@ def counted(
     parts -= log_q
     for its, share in zip(ratio, parts, strict=True):
         # Its own pairs count in full, however few of what they were drawn from was this component.
-        its -= np.median(its[_own(share, dim)])
+        its -= median(its[_own(share, dim)])
     full = np.minimum(_MOST_WEIGHT, ratio, out=ratio)
     honest = np.exp(full - full.max(axis=1, keepdims=True))
     effective = honest.sum(axis=1) ** 2 / np.vecdot(honest, honest)

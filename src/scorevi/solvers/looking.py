@@ -9,6 +9,7 @@ from scorevi.families.stacked import log_sum
 from scorevi.solvers.components import Local, Pairs, look, of_parameters, value
 from scorevi.solvers.counting import NEGLIGIBLE, counted
 from scorevi.solvers.growth import MixingState, seen_along
+from scorevi.solvers.weights import averaged
 
 _NEWS = 1.2
 """By how much the draws, a component's own or all, must have grown for it to be looked at again."""
@@ -50,6 +51,13 @@ class Looks:
             if near.any():
                 found[:, k] = value(weight[near], log_ratio[near])
         return found[0], found[1]
+
+    def judged(self, size: int) -> tuple[float, float]:
+        """Return the ELBO and the Fisher residual of the mixture by its last batch."""
+        state, pairs, last = self._state, self.pairs, slice(-size, None)
+        log_weight = state.log_p[last] - pairs.log_ratio[last] - state.log_then[last]
+        mismatch = state.parts.coordinates.whiten_score(pairs.mismatch[last])
+        return averaged(log_weight, pairs.log_ratio[last], np.asarray(mismatch))
 
 
 def with_news(state: MixingState, own: Array, drawn: int) -> list[int]:

@@ -61,7 +61,6 @@ from scorevi.solvers.scouts import (
     send,
     shorten,
 )
-from scorevi.solvers.weights import judged
 
 _MOST_DIMENSIONS = 256
 _MANY = 8
@@ -237,11 +236,7 @@ class Mixing:
             log_then=np.concatenate([state.log_then, log_then])[-most:],
         )
         looks = Looks(memory)
-        drawn_from = Mixture(
-            log_weights=state.proposal.log_weights,
-            components=(*parts.components, *(scout.part for scout in state.scouts)),
-        )
-        share = np.exp(drawn_from.log_parts(z) - log_then[:, None])
+        share = np.exp(state.proposal.log_parts(batch.theta) - np.asarray(batch.log_q)[:, None])
         count = len(parts.components)
         own, drawn = state.own + share[:, :count].sum(axis=0), state.drawn + len(z)
         fresh = {k: looks[k] for k in with_news(state, own, drawn)}
@@ -304,4 +299,4 @@ class Mixing:
             batch_size=size,
             ending="" if scouts else ending_of(growth.count, drawn, drawn - changed, size, cut),
         )
-        return following, MixingInfo(growth.count, *judged(state.q, batch))
+        return following, MixingInfo(growth.count, *looks.judged(len(z)))
