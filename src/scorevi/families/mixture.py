@@ -21,15 +21,12 @@ from numpy.typing import ArrayLike
 from scorevi.base.arrays import AnyArray, Array, Seed, as_count, as_rng
 from scorevi.base.threads import one_thread
 from scorevi.families.base import Points
-from scorevi.families.gaussian import HALF_LOG_2PI, Gaussian
+from scorevi.families.gaussian import Gaussian
+from scorevi.families.stacked import Looked, Stacked, log_sum
 
 _ENTROPY_DRAWS = 4000
 _BISECTIONS = 60
 _ROUNDING = 1e-13
-_FEW = 4
-"""Dimensions in which all components are looked at together."""
-_NO_SHARE = 1e-14
-"""A share of the density at a point that does not change its score."""
 
 
 class Estimate(NamedTuple):
@@ -183,28 +180,26 @@ class Mixture:
     def log_density(self, theta: ArrayLike) -> Array | float: ...
     def log_density(self, theta: ArrayLike) -> Array | float:
         """Return the log density, normalised, at a point (D,) or at each row of (n, D)."""
-        parts = self.log_parts(theta)
-        total = np.logaddexp.reduce(parts, axis=-1)
+        total = log_sum(self.log_parts(theta))
         return float(total) if np.ndim(total) == 0 else np.asarray(total)
 
     def log_parts(self, theta: ArrayLike) -> Array:
         """Return log(w_k q_k) of each component at a point, (K,), or at each row, (n, K)."""
-        if self.dim > _FEW:
-            with one_thread(self.dim):
-                parts = [part.log_density(theta) for part in self.components]
-            return np.asarray(np.stack(parts, axis=-1) + self.log_weights)
-        means, inverses, offsets = self._together
-        away = np.asarray(theta)[..., None, :] - means
-        white = np.einsum("kab,...kb->...ka", inverses, away)
-        return np.asarray(offsets - 0.5 * np.vecdot(white, white))
+        points = np.asarray(theta, dtype=np.float64)
+        with one_thread(self.dim):
+            parts = self._stacked.log_parts(np.atleast_2d(points))
+        return parts[0] if points.ndim == 1 else parts
 
     @cached_property
-    def _together(self) -> tuple[Array, Array, Array]:
-        """Means, inverse factors and log(w_k q_k) at the means, of few dimensions all at once."""
-        means = np.array([part.mean for part in self.components])
-        inverses = np.linalg.inv(np.array([part.factor for part in self.components]))
-        log_dets = np.array([part.log_det for part in self.components])
-        return means, inverses, self.log_weights - log_dets - self.dim * HALF_LOG_2PI
+    def _stacked(self) -> Stacked:
+        """All components, to be looked at together."""
+        return Stacked.of(
+            self.log_weights,
+            np.array([part.mean for part in self.components]),
+            np.array([part.factor for part in self.components]),
+            np.array([part.log_det for part in self.components]),
+            self.coordinates,
+        )
 
     def score(self, theta: ArrayLike) -> Array:
         """Return the gradient of the log density at a point (D,) or at each row of (n, D)."""
@@ -218,21 +213,15 @@ class Mixture:
         nearest = np.min(each, axis=0)
         return float(nearest) if nearest.ndim == 0 else nearest
 
-    def with_score(self, theta: Array, log_parts: Array | None = None) -> tuple[Array, Array]:
-        """Return log densities and scores at rows; ``log_parts`` if they are known already."""
-        parts = self.log_parts(theta) if log_parts is None else log_parts
-        total = np.asarray(np.logaddexp.reduce(parts, axis=1))
-        shares = np.exp(parts - total[:, None])
-        if self.dim <= _FEW:
-            means, inverses, _ = self._together
-            white = np.einsum("kab,nkb->nka", inverses, theta[:, None, :] - means)
-            return total, -np.einsum("nk,nka,kab->nb", shares, white, inverses, optimize=True)
-        score = np.zeros_like(theta)
+    def look(self, theta: Array) -> Looked:
+        """Return log densities, of each component too, and scores at rows."""
         with one_thread(self.dim):
-            for k, part in enumerate(self.components):
-                near = shares[:, k] > _NO_SHARE
-                score[near] += shares[near, k, None] * part.score(theta[near])
-        return total, score
+            return self._stacked.look(np.asarray(theta, dtype=np.float64))
+
+    def with_score(self, theta: Array) -> tuple[Array, Array]:
+        """Return log densities and scores at rows."""
+        _, log_q, score = self.look(theta)
+        return log_q, score
 
     def entropy(self, draws: int = _ENTROPY_DRAWS, seed: Seed = 0) -> Estimate:
         """Return the differential entropy, -E_q[log q], by draws, with its standard error."""

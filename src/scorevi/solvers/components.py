@@ -22,22 +22,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import lapack
 
-from scorevi.base.arrays import Array, Mask
+from scorevi.base.arrays import Array
 from scorevi.families import Gaussian
+from scorevi.solvers.counting import Counted
 from scorevi.solvers.memory import Evidence, of_symmetric, shortened, symmetric, trusted
-from scorevi.solvers.weights import effective_size, largest_power, largest_share
+from scorevi.solvers.weights import median
 
-_MOST_WEIGHT = 0.7
-"""The largest log weight of a pair."""
-_NEEDED, _AT_LEAST = 4.0, 2.0
-"""Effective pairs over D + 1: until there are so many, weights heed the known directions alone; and
-they are evened out where even that leaves fewer."""
-_OWN = -0.7
-"""The log share of q's density from which on a pair is a component's own."""
-_NEGLIGIBLE = 1e-4
-_PAIRS = 512
-"""The most pairs that a regression is made of, or 4(D + 1)."""
 _SPARE = 1.5
 """Effective pairs for each coefficient."""
 _RIDGE = 1.0
@@ -55,73 +47,132 @@ class Pairs(NamedTuple):
     """The same less the mixture's."""
     log_ratio: Array
     """log p − log q; NaN where log p is not known."""
-    log_q: Array
-    log_parts: Array
-    """log(w_k q_k), (n, K)."""
-    log_then: Array
-    """The log density of what each was drawn from."""
-    log_shares: Array
-    """log of each component's share along the known directions, (n, K)."""
+
+
+class Design(NamedTuple):
+    """What the scores are regressed on: 1, z, and t z along known directions t."""
+
+    columns: Array
+    """(n, p)."""
+    rooted: Array
+    """The same, each row times the root of its weight."""
+    root: Array
+    gram: Array
+    """(p, p), with its ridge."""
+    axes: Array
+    """The directions that there are enough pairs for, (D, d)."""
+    inflation: float
+    """Of the noise, for the coefficients that were found."""
+
+    @classmethod
+    def of(cls, z: Array, weight: Array, effective: float, axes: Array) -> Design:
+        """Lay out the columns."""
+        count, dim = z.shape
+        affordable = max(0, int((effective / _SPARE - dim - 1) // dim))
+        axes = axes[:, :affordable]
+        number = 1 + dim + axes.shape[1] * (dim + 1)
+        columns = np.empty((count, number))
+        columns[:, 0] = 1.0
+        columns[:, 1 : dim + 1] = z
+        t = z @ axes
+        for j, start in enumerate(range(dim + 1, number - axes.shape[1], dim)):
+            block = columns[:, start : start + dim]
+            np.multiply(t[:, j, None], z, out=block)
+            block -= axes[:, j]
+        columns[:, number - axes.shape[1] :] = t * (t * t - 3.0)
+        root = np.sqrt(weight)[:, None]
+        rooted = columns * root
+        gram = rooted.T @ rooted
+        ridge = np.full(number, _RIDGE)
+        ridge[: dim + 1] = 1e-9
+        gram.flat[:: number + 1] += ridge * weight.max()
+        return cls(columns, rooted, root, gram, axes, effective / max(1.0, effective - number))
+
+    def fitted(self, scores: Array, rows: slice) -> tuple[Array, Array]:
+        """Return all coefficients of scores, and those rows of what makes them of scores."""
+        dim = scores.shape[1]
+        wanted = np.eye(len(self.gram))[:, rows]
+        right = np.concatenate([self.rooted.T @ (scores * self.root), wanted], axis=1)
+        _, solved, failed = lapack.dposv(self.gram, right)
+        if failed:
+            solved = np.linalg.solve(self.gram, right)
+        return solved[:, :dim], (solved[:, dim:].T @ self.rooted.T) * self.root[:, 0]
 
 
 class Local(NamedTuple):
     """What the pairs say about a component."""
 
     evidence: Evidence
-    bends: tuple[Array, ...]
-    """Of p, along each known direction: how much its precision falls in one unit, (D, D)."""
     z: Array
     """The pairs that count, in whitened coordinates."""
+    score: Array
+    """The target's score there, less that of the component."""
     residual: Array
     """What a line leaves of their mismatch."""
     weight: Array
     effective: float
     """How many pairs these are worth."""
-    value: float
-    """E[log p − log q], as it would be if the component fitted better: see :func:`value`."""
-    value_error: float
+    design: Design
+    own: Array
+    """The rows that turn a whitened change of its precision into that of the parameters' own."""
+
+    def bend(self, axis: int) -> Array | None:
+        """Return by how much the precision of p falls in one unit of a known direction, (D, D).
+
+        None where there are too few pairs to tell.
+        """
+        dim = self.z.shape[1]
+        if axis >= self.design.axes.shape[1]:
+            return None
+        rows = slice(dim + 1 + axis * dim, dim + 1 + (axis + 1) * dim)
+        score = shortened(self.score)
+        coefficients, hat = self.design.fitted(score, rows)
+        rest = (score - self.design.columns @ coefficients) ** 2 * self.design.inflation
+        bend, noise = symmetric(coefficients[rows]), hat**2 @ rest
+        noise = 0.25 * (noise + noise.T)
+        shrunk = _with_trace(trusted(bend, noise, dim * dim // 2 + 1)[0], bend, noise)
+        return stronger(shrunk, in_parameters(bend, noise, self.own))
 
 
-def look(pairs: Pairs, k: int, part: Gaussian, axes: Array, own: Array) -> Local | None:
-    """Return what pairs say about component k; None where they do not span the space.
+def look(pairs: Pairs, counts: Counted, part: Gaussian, axes: Array, own: Array) -> Local | None:
+    """Return what pairs say about a component; None where they do not span the space.
 
     Parameters
     ----------
     pairs
         All that are remembered.
-    k, part
+    counts
+        How much each counts.
+    part
         The component.
     axes
         The known directions in its whitened coordinates, unit columns, (D, d).
     own
         The rows that turn a whitened change of its precision into that of the parameters' own.
     """
-    weight, kept, full = _weights(pairs, k, part.dim)
+    kept, weight, _ = counts
     z = part.whiten(pairs.z[kept])
     mismatch = np.asarray(part.whiten_score(pairs.mismatch[kept]))
-    score = np.asarray(part.whiten_score(pairs.h[kept])) + z
     effective = float(weight.sum() ** 2 / (weight @ weight))
-    found = _regress(z, mismatch, score, weight, effective, axes, own)
-    if found is None:
+    design = Design.of(z, weight, effective, axes)
+    try:
+        evidence, residual = _regress(design, mismatch, weight, own)
+    except np.linalg.LinAlgError:
         return None
-    evidence, bends, residual = found
-    known = np.isfinite(pairs.log_ratio) & (full > _NEGLIGIBLE)
-    if not known.any():
-        return None
-    level, error = value(full[known], pairs.log_ratio[known])
-    return Local(evidence, bends, z, residual, weight, effective, level, error)
+    score = np.asarray(part.whiten_score(pairs.h[kept])) + z
+    return Local(evidence, z, score, residual, weight, effective, design, own)
 
 
 def value(weight: Array, log_ratio: Array) -> tuple[float, float]:
-    """Return what a component is worth to the mixture, and the error of that.
+    """Return what a component is worth to the mixture, E[log p − log q], and the error of that.
 
     Half of the variance is added to the mean, as for the logarithm of a mean of such numbers: noise
     in a component's covariance costs many dimensions much, and is no reason to leave out what it
     covers.
     """
     share = weight / weight.sum()
-    middle = float(np.median(log_ratio))
-    reach = _CLIPPED * (1.4826 * float(np.median(np.abs(log_ratio - middle))) + 1e-9)
+    middle = median(log_ratio)
+    reach = _CLIPPED * (1.4826 * median(np.abs(log_ratio - middle)) + 1e-9)
     log_ratio = np.clip(log_ratio, middle - reach, middle + reach)
     mean = float(share @ log_ratio)
     square = (log_ratio - mean) ** 2
@@ -129,82 +180,24 @@ def value(weight: Array, log_ratio: Array) -> tuple[float, float]:
     return mean + 0.5 * variance, float(np.sqrt(share**2 @ square))
 
 
-def _weights(pairs: Pairs, k: int, dim: int) -> tuple[Array, Mask, Array]:
-    """Return how much pairs count for a regression, which of them do at all, and for averages.
-
-    An average over component k is one over its own draws, however few; a line may be drawn through
-    those of its neighbours as well.
-    """
-    ratio = pairs.log_parts[:, k] - pairs.log_then
-    # Its own pairs count in full, however few of what they were drawn from was this component.
-    share = pairs.log_parts[:, k] - pairs.log_q
-    own = share >= min(_OWN, np.partition(share, -min(dim + 1, len(share)))[-(dim + 1) :].min())
-    ratio = ratio - np.median(ratio[own])
-    full = np.minimum(_MOST_WEIGHT, ratio)
-    honest = np.exp(full - full.max())
-    needed = _NEEDED * (dim + 1)
-    if effective_size(full) < needed:
-        along = np.minimum(_MOST_WEIGHT, pairs.log_shares[:, k])
-        full = along + largest_share(along, full, needed, rounds=12) * (full - along)
-    full = full * largest_power(full, min(_AT_LEAST * (dim + 1), 0.99 * len(full)))
-    weight = np.exp(full - full.max())
-    kept = weight > _NEGLIGIBLE
-    most = max(_PAIRS, 4 * (dim + 1))
-    if kept.sum() > most:
-        kept = weight >= np.partition(weight, -most)[-most]
-    return np.asarray(weight[kept]), kept, honest
-
-
-def _regress(
-    z: Array,
-    mismatch: Array,
-    score: Array,
-    weight: Array,
-    effective: float,
-    axes: Array,
-    own: Array,
-) -> tuple[Evidence, tuple[Array, ...], Array] | None:
-    count, dim = z.shape
-    affordable = max(0, int((effective / _SPARE - dim - 1) // dim))
-    t = z @ axes[:, :affordable]
-    columns = [np.ones((count, 1)), z]
-    columns += [t[:, j, None] * z - axes[:, j] for j in range(t.shape[1])]
-    columns.append(t**3 - 3.0 * t)
-    design = np.concatenate(columns, axis=1)
-    number = design.shape[1]
-    gram = (design.T * weight) @ design
-    ridge = np.where(np.arange(number) > dim, _RIDGE, 1e-9) * weight.max()
-    gram[np.diag_indices(number)] += ridge
-    try:
-        hat = np.linalg.solve(gram, design.T * weight)
-    except np.linalg.LinAlgError:
-        return None
-    inflation = effective / max(1.0, effective - number)
+def _regress(design: Design, mismatch: Array, weight: Array, own: Array) -> tuple[Evidence, Array]:
+    count, dim = mismatch.shape
     raw = shortened(mismatch)
-    values = hat @ raw
-    left = raw - design @ values
-    basis = np.linalg.eigh((left.T * (weight / weight.sum())) @ left)[1]
-    turned = np.concatenate([hat[:1], basis.T @ hat[1 : dim + 1]])
-    noise = turned**2 @ ((left @ basis) ** 2 * inflation)
+    values, hat = design.fitted(raw, slice(dim + 1))
+    left = raw - design.columns @ values
+    share = weight / weight.sum()
+    basis = np.linalg.eigh((left.T * share) @ left)[1]
+    turned = np.concatenate([hat[:1], basis.T @ hat[1:]])
+    noise = turned**2 @ ((left @ basis) ** 2 * design.inflation)
     intercept, intercept_trust = trusted(values[0] @ basis, noise[0], dim)
     slope = symmetric(values[1 : dim + 1])
     shrunk, slope_trust = trusted(
         basis.T @ slope @ basis, of_symmetric(noise[1:]), dim * (dim + 1) // 2
     )
-    plain = of_symmetric(hat[1 : dim + 1] ** 2 @ (left**2 * inflation))
+    plain = of_symmetric(hat[1:] ** 2 @ (left**2 * design.inflation))
     slope = stronger(basis @ shrunk @ basis.T, in_parameters(slope, plain, own))
-    score = shortened(score)
-    coefficients = hat @ score
-    rest = (score - design @ coefficients) ** 2 * inflation
-    bends = []
-    for j in range(t.shape[1]):
-        rows = slice(dim + 1 + j * dim, dim + 1 + (j + 1) * dim)
-        bend, bend_noise = symmetric(coefficients[rows]), hat[rows] ** 2 @ rest
-        bend_noise = 0.25 * (bend_noise + bend_noise.T)
-        shrunk = _with_trace(trusted(bend, bend_noise, dim * dim // 2 + 1)[0], bend, bend_noise)
-        bends.append(stronger(shrunk, in_parameters(bend, bend_noise, own)))
-    residual = mismatch - design[:, : dim + 1] @ values[: dim + 1]
-    spread = (residual.T * (weight / weight.sum())) @ residual * (count / max(1, count - number))
+    residual = mismatch - design.columns[:, : dim + 1] @ values[: dim + 1]
+    spread = (residual.T * share) @ residual * (count / max(1, count - len(design.gram)))
     evidence = Evidence(
         basis @ intercept,
         np.eye(dim) - slope,
@@ -212,7 +205,7 @@ def _regress(
         False,
         np.asarray(spread),
     )
-    return evidence, tuple(bends), np.asarray(residual)
+    return evidence, np.asarray(residual)
 
 
 def in_parameters(matrix: Array, noise: Array, own: Array) -> Array:

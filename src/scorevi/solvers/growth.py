@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import scipy.special
 
 from scorevi.base.arrays import Array
-from scorevi.base.valley import valley
+from scorevi.base.threads import one_thread
+from scorevi.base.valley import third_derivatives, valley
 from scorevi.families import Gaussian, Mixture
+from scorevi.families.stacked import Stacked
 from scorevi.solvers.components import Local
-from scorevi.solvers.replay import trusted_step
+from scorevi.solvers.nesting_state import near
+from scorevi.solvers.replay import ReplayState, trusted_step
 from scorevi.solvers.scouts import FARTHEST, MOST_AXES, Scout
+from scorevi.solvers.terms import line_leaves
 
 _APART = 0.65
 """Half of the way between the two parts of a component, in its standard deviations."""
@@ -21,9 +26,17 @@ _BENT, _WORTH = 0.15, 0.02
 """|Q_u|² of a component that is split, and the same times its weight."""
 _LEFT = 0.3
 """Mean square of what a line leaves of the score along some direction, where nothing is bent so."""
+_CLEARLY_BENT, _NOISE = 0.4, 3.0
+"""|Q_u|² along some direction from which on components may follow it, also over its noise, which is
+as large as the smallest is negative."""
+_CLEARLY_LEFT, _STANDS_OUT = 0.5, 0.05
+"""The same of the mean square of what a line leaves of the score, also as a share of that along all
+directions."""
 _AMONG_BEST = 0.3
 _NEW_AXIS = 0.5
 _LARGEST_CHANGE = 1.0
+_SETTLED = 0.1
+"""The length of a step after which a component need not be looked at again before there is news."""
 
 
 class MixingState(NamedTuple):
@@ -44,6 +57,8 @@ class MixingState(NamedTuple):
     """Directions along which components were split, orthonormal columns, (D, d)."""
     own: Array
     """Draws that each component had of its own, (K,)."""
+    heard: Array
+    """Draws of its own, and of all, when each component was last looked at, (K, 2)."""
     reach: Array
     """How far scouts go from each component, along each axis, to each side, (K, 3, 2)."""
     asked: Array
@@ -71,19 +86,23 @@ class Growth:
         self.log_weights = log_weights
         self.parts = parts
         self.axes = state.axes
-        self.own = state.own.copy()
+        self.own, self.heard = state.own, state.heard.copy()
         self.reach, self.asked = state.reach.copy(), state.asked.copy()
         self.origin = list(range(len(parts)))
         """Which component of the step's beginning each of them is; −1 for a new one."""
 
     @classmethod
-    def of(cls, state: MixingState, looks: list[Local | None]) -> Growth:
-        """Move every component to where its pairs say."""
-        moved = [
-            part if local is None else moved_by(part, local)
-            for part, local in zip(state.parts.components, looks, strict=True)
-        ]
-        return cls(state.parts.log_weights.copy(), moved, state)
+    def of(
+        cls, state: MixingState, looks: Mapping[int, Local | None], own: Array, drawn: int
+    ) -> Growth:
+        """Move components to where their pairs say, with so many draws of their own and of all."""
+        growth = cls(state.parts.log_weights.copy(), list(state.parts.components), state)
+        growth.own = own
+        for k, local in looks.items():
+            if local is not None:
+                growth.parts[k], length = moved_by(growth.parts[k], local)
+                growth.heard[k] = (own[k], drawn) if length < _SETTLED else 0.0
+        return growth
 
     @property
     def count(self) -> int:
@@ -95,13 +114,12 @@ class Growth:
         """The mixture of them."""
         return Mixture(log_weights=self.log_weights, components=self.parts)
 
-    def settle(self, looks: list[Local | None]) -> float:
+    def settle(self, values: Array, errors: Array) -> float:
         """Move the weights to where the pairs say; returns what the mixture is worth."""
-        known = np.array([local is not None for local in looks])
+        known = np.isfinite(values)
         if not known.any():
             return math.nan
-        values = np.array([local.value for local in looks if local is not None])
-        errors = np.array([local.value_error for local in looks if local is not None])
+        values, errors = values[known], errors[known]
         share = np.exp(self.log_weights[known])
         level = float(share @ values / share.sum())
         off = values - level
@@ -135,7 +153,7 @@ class Growth:
         self.log_weights[k] -= math.log(2.0)
         self.log_weights = np.append(self.log_weights, self.log_weights[k])
         self.own[k] *= 0.5
-        self.reach[k], self.asked[k], self.origin[k] = FARTHEST, 0.0, -1
+        self.reach[k], self.asked[k], self.heard[k], self.origin[k] = FARTHEST, 0.0, 0.0, -1
         self._new(float(self.own[k]))
 
     def drop(self, least: float) -> None:
@@ -145,27 +163,46 @@ class Growth:
         self.log_weights = log_weights[kept]
         self.parts = [self.parts[k] for k in kept]
         self.origin = [self.origin[k] for k in kept]
-        self.own, self.reach, self.asked = self.own[kept], self.reach[kept], self.asked[kept]
+        self.own, self.heard = self.own[kept], self.heard[kept]
+        self.reach, self.asked = self.reach[kept], self.asked[kept]
 
     def _new(self, own: float) -> None:
         self.own = np.append(self.own, own)
+        self.heard = np.concatenate([self.heard, np.zeros((1, 2))])
         blank = np.zeros((1, MOST_AXES, 2))
         self.reach = np.concatenate([self.reach, blank + FARTHEST])
         self.asked = np.concatenate([self.asked, blank])
         self.origin.append(-1)
 
 
-def moved_by(part: Gaussian, local: Local) -> Gaussian:
-    """Take replay's step."""
+def moved_by(part: Gaussian, local: Local) -> tuple[Gaussian, float]:
+    """Take replay's step; returns its length too, the root of twice its divergence."""
     shift, variances, vectors = trusted_step(local.evidence)
-    scales = np.sqrt(variances)
-    return part.moved(shift, (vectors * scales) @ vectors.T, float(np.log(scales).sum()))
+    logs = 0.5 * np.log(variances)
+    moved = part.moved(shift, (vectors * np.exp(logs)) @ vectors.T, float(logs.sum()))
+    return moved, math.sqrt(float(shift @ shift) + 2.0 * float(logs @ logs))
 
 
-def to_split(parts: Mixture, looks: list[Local | None]) -> list[tuple[int, Array]]:
+def is_bent(state: ReplayState) -> bool:
+    """Return whether some direction stands out along which the posterior is not Gaussian.
+
+    In many dimensions log p − log q varies, too, where the noise of q or a little of everything
+    adds up, as in most regressions: nothing that a few components could follow.
+    """
+    with one_thread(state.q.dim):
+        z, h, weight = near(state)
+        residual = line_leaves(z, h, weight)
+        bent = np.linalg.eigvalsh(third_derivatives(z, residual, weight))
+        if bent[-1] > max(_CLEARLY_BENT, -_NOISE * bent[0]):
+            return True
+        left = np.linalg.eigvalsh((residual.T * (weight / weight.sum())) @ residual)
+        return bool(left[-1] > max(_CLEARLY_LEFT, _STANDS_OUT * left.sum()))
+
+
+def to_split(parts: Mixture, looks: Mapping[int, Local | None]) -> list[tuple[int, Array]]:
     """Return the components whose score is bent, and along what, those first that matter most."""
     found = []
-    for k, local in enumerate(looks):
+    for k, local in looks.items():
         if local is None or local.effective <= 3 * (parts.dim + 1):
             continue
         along = valley(local.z, local.residual, local.weight)
@@ -178,13 +215,15 @@ def to_split(parts: Mixture, looks: list[Local | None]) -> list[tuple[int, Array
     return [(k, direction) for worth, k, direction in found if worth >= least]
 
 
-def _otherwise_bent(parts: Mixture, looks: list[Local | None]) -> list[tuple[float, int, Array]]:
+def _otherwise_bent(
+    parts: Mixture, looks: Mapping[int, Local | None]
+) -> list[tuple[float, int, Array]]:
     """Return the component of which a line leaves most, and along what.
 
     Where the posterior is symmetric about it, as between two modes, third derivatives vanish.
     """
     found = []
-    for k, local in enumerate(looks):
+    for k, local in looks.items():
         if local is not None and local.evidence.left is not None:
             values, vectors = np.linalg.eigh(local.evidence.left)
             if values[-1] > _LEFT:
@@ -211,8 +250,11 @@ def seen_from(base: Gaussian, q: Gaussian) -> Gaussian:
     return Gaussian(base.whiten(q.mean), factor, q.log_det - base.log_det)
 
 
-def seen_along(part: Gaussian, axes: Array) -> Gaussian:
-    """Return the marginal of a component along axes."""
-    upper: Array = np.linalg.qr(part.factor.T @ axes, mode="r")  # type: ignore[assignment]
-    log_det = float(np.log(np.abs(np.diag(upper))).sum())
-    return Gaussian(axes.T @ part.mean, upper.T, log_det)
+def seen_along(parts: Mixture, axes: Array) -> Stacked:
+    """Return the marginals of all components along axes."""
+    factors = np.array([part.factor for part in parts.components])
+    upper: Array = np.linalg.qr(np.matrix_transpose(factors) @ axes, mode="r")  # type: ignore[assignment]
+    log_dets = np.log(np.abs(np.diagonal(upper, axis1=1, axis2=2))).sum(axis=1)
+    means = np.array([part.mean for part in parts.components]) @ axes
+    whole = Gaussian.standard(axes.shape[1])
+    return Stacked.of(parts.log_weights, means, np.matrix_transpose(upper), log_dets, whole)

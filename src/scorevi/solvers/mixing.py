@@ -32,23 +32,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from scorevi.base.arrays import Array, as_count
+from scorevi.base.arrays import as_count
 from scorevi.base.pairs import Draws, Pair
 from scorevi.base.threads import one_thread
-from scorevi.base.valley import third_derivatives
 from scorevi.families import Gaussian, Mixture
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch, Elsewhere
-from scorevi.solvers.components import Pairs, look, of_parameters
 from scorevi.solvers.growth import (
     Growth,
     MixingState,
     in_space,
-    seen_along,
+    is_bent,
     seen_from,
     to_split,
-    under,
 )
+from scorevi.solvers.looking import Looks, with_news
 from scorevi.solvers.nesting import nested, step
 from scorevi.solvers.nesting_state import NestingState
 from scorevi.solvers.proposing import batch_size, ending_of, proposal_of
@@ -64,8 +62,6 @@ from scorevi.solvers.scouts import (
     send,
     shorten,
 )
-from scorevi.solvers.terms import line_leaves
-from scorevi.solvers.weights import judged, weights
 
 _MOST_DIMENSIONS = 256
 _MANY = 8
@@ -74,20 +70,12 @@ _UNEVEN = 0.3
 """The spread of log p − log q from which on one Gaussian is not enough."""
 _CLEARLY = 0.6
 """The same while q may still gain."""
-_BENT, _NOISE = 0.4, 3.0
-"""|Q_u|² along some direction from which on components may follow it, also over its noise, which is
-as large as the smallest is negative."""
-_LEFT, _STANDS_OUT = 0.5, 0.05
-"""The same of the mean square of what a line leaves of the score, also as a share of that along all
-directions."""
-_NEEDED, _NEGLIGIBLE = 4.0, 1e-3
-"""Effective pairs, over D + 1, by which that is asked, and the weight of one that counts."""
 _LEAST_WEIGHT = 5e-4
 _MEMORY = 4096
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 40
 """Draws after which no component is added any more."""
-_LATELY = 6
-"""Batches, within which scouts have found more."""
+_LATELY, _LATELY_PER_DIMENSION = 192, 12
+"""Draws within which scouts have found more."""
 
 
 class MixingInfo(NamedTuple):
@@ -175,7 +163,7 @@ class Mixing:
         if found is not None or (early and dim >= _MANY):
             # Scales are found the better the nearer q is; what has none can wait as long.
             return found
-        if may_nest and not _is_bent(state):
+        if may_nest and dim >= _MANY and not is_bent(state):
             return None
         return self._begun(state, modes, float(np.median(ratio)))
 
@@ -212,6 +200,7 @@ class Mixing:
             ),
             axes=np.zeros((dim, 0)),
             own=np.zeros(count),
+            heard=np.zeros((count, 2)),
             reach=nothing + FARTHEST,
             asked=nothing,
             scouts=(),
@@ -249,23 +238,13 @@ class Mixing:
             log_p=np.concatenate([state.log_p, log_p])[-most:],
             log_then=np.concatenate([state.log_then, log_then])[-most:],
         )
-        pairs = _pairs(memory)
-        looks = [
-            look(
-                pairs, k, part, _unit(part.factor.T @ state.axes), of_parameters(under(base, part))
-            )
-            for k, part in enumerate(parts.components)
-        ]
-        growth = Growth.of(state, looks)
-        level = growth.settle(looks)
-        drawn_from = Mixture(
-            log_weights=state.proposal.log_weights,
-            components=(*parts.components, *(scout.part for scout in state.scouts)),
-        )
-        share = np.exp(drawn_from.log_parts(z) - log_then[:, None])
+        looks = Looks(memory)
+        share = np.exp(state.proposal.log_parts(batch.theta) - np.asarray(batch.log_q)[:, None])
         count = len(parts.components)
-        growth.own += share[:, :count].sum(axis=0)
-        drawn = state.drawn + len(z)
+        own, drawn = state.own + share[:, :count].sum(axis=0), state.drawn + len(z)
+        fresh = {k: looks[k] for k in with_news(state, own, drawn)}
+        growth = Growth.of(state, fresh, own, drawn)
+        level = growth.settle(*looks.values())
         is_growing = drawn < _LONGEST + _LONGEST_PER_DIMENSION * dim
         changed, missed, outwards = state.changed, state.missed, state.outwards
         for scout, its in zip(state.scouts, share[:, count:].T, strict=True):
@@ -280,22 +259,30 @@ class Mixing:
                 changed = drawn
         scouts: list[Scout] = []
         is_growing = is_growing and growth.count < self.most(dim)
-        if is_growing and drawn - changed >= max(2 * len(z), 3 * (dim + 1)):
+        if is_growing and drawn - changed >= max(len(z), 3 * (dim + 1)):
             room = min(count // 2 + 1, self.most(dim) - growth.count)
-            for k, direction in to_split(parts, looks)[:room]:
+            for k, direction in to_split(parts, fresh)[:room]:
                 growth.split(k, direction, parts.components[k])
                 changed = drawn
         growth.drop(_LEAST_WEIGHT)
         now = growth.mixture
         if is_growing and changed < drawn:
-            locals_ = [looks[k] if k >= 0 else None for k in growth.origin]
-            scouts = send(now, growth.axes, locals_, growth.reach, drawn, growth.asked)
+            origin = growth.origin
+            scouts = send(
+                now,
+                growth.axes,
+                lambda k: looks[origin[k]] if origin[k] >= 0 else None,
+                growth.reach,
+                drawn,
+                growth.asked,
+            )
             for scout in scouts:
                 growth.asked[scout.parent, scout.axis, scout.side] = drawn
             if drawn > 2 * state.missed:
-                scouts += lacking(now, memory.z, pairs.log_ratio, level)
+                scouts += lacking(now, memory.z, looks.pairs.log_ratio, level)
         # What was growing at the last look, and may not any more, though there is more.
-        cut = state.cut or (not is_growing and drawn - outwards < _LATELY * len(z))
+        lately = max(_LATELY, _LATELY_PER_DIMENSION * dim)
+        cut = state.cut or (not is_growing and drawn - outwards < lately)
         size = batch_size(dim, 0 if is_growing else len(memory.z))
         proposal = proposal_of(now, growth.own, scouts, size)
         following = memory._replace(
@@ -304,6 +291,7 @@ class Mixing:
             parts=now,
             axes=growth.axes,
             own=growth.own,
+            heard=growth.heard,
             reach=growth.reach,
             asked=growth.asked,
             scouts=tuple(scouts),
@@ -315,47 +303,4 @@ class Mixing:
             batch_size=size,
             ending="" if scouts else ending_of(growth.count, drawn, drawn - changed, size, cut),
         )
-        return following, MixingInfo(growth.count, *judged(state.q, batch))
-
-
-def _is_bent(state: ReplayState) -> bool:
-    """Return whether some direction stands out along which the posterior is not Gaussian.
-
-    In many dimensions log p − log q varies, too, where the noise of q or a little of everything
-    adds up, as in most regressions: nothing that a few components could follow.
-    """
-    with one_thread(state.q.dim):
-        weight = weights(state.z, state.log_q_then, state.q.log_det, _NEEDED * (state.q.dim + 1))
-        near = weight > _NEGLIGIBLE
-        z, weight = state.z[near], weight[near]
-        residual = line_leaves(z, state.h[near], weight)
-        bent = np.linalg.eigvalsh(third_derivatives(z, residual, weight))
-        if bent[-1] > max(_BENT, -_NOISE * bent[0]):
-            return True
-        left = np.linalg.eigvalsh((residual.T * (weight / weight.sum())) @ residual)
-        return bool(left[-1] > max(_LEFT, _STANDS_OUT * left.sum()))
-
-
-def _pairs(state: MixingState) -> Pairs:
-    """Return the memory as the components see it."""
-    parts, axes = state.parts, state.axes
-    log_parts = parts.log_parts(state.z)
-    log_q, score = parts.with_score(state.z, log_parts)
-    along = log_parts
-    if axes.shape[1]:
-        seen = [seen_along(part, axes) for part in parts.components]
-        along = Mixture(log_weights=parts.log_weights, components=seen).log_parts(state.z @ axes)
-    return Pairs(
-        state.z,
-        state.h,
-        state.h - score,
-        state.log_p - log_q,
-        log_q,
-        log_parts,
-        state.log_then,
-        along - np.logaddexp.reduce(along, axis=1)[:, None],
-    )
-
-
-def _unit(columns: Array) -> Array:
-    return np.asarray(columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300))
+        return following, MixingInfo(growth.count, *looks.judged(len(z)))

@@ -29,6 +29,7 @@ from scorevi.solvers.nesting_state import (
     afresh,
     batch_size,
     begun,
+    near,
     remembering,
     split,
 )
@@ -37,7 +38,7 @@ from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
 from scorevi.solvers.scales import most_scales, structure
 from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed
-from scorevi.solvers.weights import judged, weights
+from scorevi.solvers.weights import judged
 
 _EXPLAINED = 0.6
 """The part of what is not Gaussian that must be explained."""
@@ -49,6 +50,8 @@ _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
 _UNLIKE = 5.0
 """The Fisher residual of a q that is not the posterior: two modes given t, for example."""
+_WORSE, _SMALL = 2.0, 0.1
+"""That of a q which has become worse than one Gaussian, over what that one leaves, or this."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
 _NOT_MUCH, _HOPEFUL, _SOONER = 0.05, 0.7, (300, 9)
 """What terms may leave, and the part of the effective draws that must be in sight, to go on beyond
@@ -69,9 +72,6 @@ _OUTSIDE = 0.003
 """What the farthest draws may weigh together, along each axis and to each side."""
 _UNLIKELY = 10.0, 0.1
 """Nats below the best from which on a pair counts less, and by how much for each."""
-_NEEDED = 4.0
-"""Effective pairs, over D + 1, by which scales are looked for."""
-_NEGLIGIBLE = 1e-3
 _FINE, _FINER, _MORE = 1e-3, 1e-6, 1.25
 """What terms may leave where other scales would be no better, and where other terms would not; and
 by how much the memory grows until the matrices of what leaves so little are found anew."""
@@ -89,11 +89,8 @@ class NestingInfo(NamedTuple):
 
 def nested(state: ReplayState) -> NestingState | None:
     """Go on from one Gaussian, where scores say that there are scales; None where they do not."""
-    base, dim = state.q, state.q.dim
-    weight = weights(state.z, state.log_q_then, base.log_det, _NEEDED * (dim + 1))
-    near = weight > _NEGLIGIBLE
-    with one_thread(dim):
-        found = structure(base, state.z[near], state.h[near], weight[near])
+    with one_thread(state.q.dim):
+        found = structure(state.q, *near(state))
     if found is None or found.explains < _EXPLAINED:
         return None
     return begun(state, found, state.z, state.h)
@@ -232,10 +229,12 @@ def _ended(state: NestingState, info: NestingInfo, outside: float) -> NestingSta
     is_long = drawn >= (_SOONER[0] + _SOONER[1] * dim if is_hopeless else longest)
     if not is_long and not (is_settled and effective >= _EFFECTIVE):
         return state
+    is_exact = state.left <= EXACT
+    most = _UNLIKE if is_exact else min(_UNLIKE, _WORSE * max(state.fisher, _SMALL))
     scales = "one scale" if over.dim == 1 else f"{over.dim} scales"
     return state._replace(
         ending=f"Gaussian given {scales}, with {effective:.0f} effective draws of them",
-        cut=effective < _EFFECTIVE or not info.fisher < _UNLIKE,
+        cut=effective < _EFFECTIVE or not info.fisher < most,
     )
 
 

@@ -12,12 +12,15 @@ from scorevi.families import Mixture, Nested
 from scorevi.solvers.base import Batch
 from scorevi.solvers.replay import ReplayState
 from scorevi.solvers.scales import Structure
+from scorevi.solvers.weights import weights
 
 _POOR = 0.3
 """What terms may leave, over what a line leaves, where a mixture does no better."""
 _MEMORY = 4096
 _ROUGHLY, VERY_ROUGHLY = 64, 16
 """Points by which moments are taken on the way: of q, and of what is only drawn from."""
+_NEEDED, _NEGLIGIBLE = 4.0, 1e-3
+"""Effective pairs, over D + 1, by which scales are looked for; the weight of one that counts."""
 _FEWEST, _GROWING = 48, 0.2
 """The size of a batch: at least, and over all draws before it."""
 
@@ -49,6 +52,8 @@ class NestingState(NamedTuple):
     settled: Array
     """Draws when it was last asked whether the scales have settled, their means and sds then."""
     batch_size: int
+    fisher: float
+    """The Fisher residual of one Gaussian."""
     ending: str = ""
     cut: bool = False
     is_enough: bool = True
@@ -80,8 +85,14 @@ def begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingSt
         looked=len(z),
         settled=nothing,
         batch_size=0,
+        fisher=_fisher(*near(state)),
     )
     return afresh(new)
+
+
+def _fisher(z: Array, h: Array, weight: Array) -> float:
+    square = np.vecdot(h + z, h + z)
+    return float(weight @ square) / float(weight.sum() * z.shape[1])
 
 
 def afresh(state: NestingState) -> NestingState:
@@ -97,6 +108,22 @@ def afresh(state: NestingState) -> NestingState:
         settled=np.concatenate([[0.0], over.mean, over.sd]),
         batch_size=batch_size(state.q.dim, 0),
     )
+
+
+class Near(NamedTuple):
+    """Pairs that count for a Gaussian, and how much."""
+
+    z: Array
+    h: Array
+    weight: Array
+
+
+def near(state: ReplayState) -> Near:
+    """Return the pairs that tell whether there is more than one Gaussian."""
+    base = state.q
+    weight = weights(state.z, state.log_q_then, base.log_det, _NEEDED * (base.dim + 1))
+    counts = weight > _NEGLIGIBLE
+    return Near(state.z[counts], state.h[counts], weight[counts])
 
 
 class Split(NamedTuple):

@@ -8,12 +8,14 @@ say no, half of the way is tried next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.families import Gaussian, Mixture
+from scorevi.families.stacked import log_sum
 from scorevi.solvers.components import Local, value
 
 MOST_AXES = 3
@@ -53,13 +55,26 @@ class Scout(NamedTuple):
 
 
 def send(
-    parts: Mixture, axes: Array, looks: list[Local | None], reach: Array, drawn: int, asked: Array
+    parts: Mixture,
+    axes: Array,
+    look: Callable[[int], Local | None],
+    reach: Array,
+    drawn: int,
+    asked: Array,
 ) -> list[Scout]:
-    """Return copies of components at the edges, those of the heaviest first."""
+    """Return copies of components at the edges, those of the heaviest first.
+
+    Parameters
+    ----------
+    parts, axes
+        The mixture and the known directions.
+    look
+        Says what the pairs say about a component; None where it is new, or they cannot tell.
+    reach, drawn, asked
+        As in the state.
+    """
     ways, places = [], []
     for k in np.argsort(-parts.log_weights):
-        if looks[k] is None:
-            continue
         part = parts.components[k]
         for axis in range(axes.shape[1]):
             way = part.factor.T @ axes[:, axis]
@@ -74,13 +89,15 @@ def send(
     if not places:
         return []
     log_parts = parts.log_parts(np.array(places))
-    total = np.logaddexp.reduce(log_parts, axis=1)
+    total = log_sum(log_parts)
     found: list[Scout] = []
     for (k, axis, side, way, signed), each, whole in zip(ways, log_parts, total, strict=True):
-        local = looks[k]
-        if whole - each[k] < _ALONE and local is not None and len(found) < _AT_ONCE:
-            bend = local.bends[axis] if axis < len(local.bends) else None
-            found.append(Scout(_beyond(parts.components[k], way, signed, bend), k, axis, side))
+        if len(found) == _AT_ONCE:
+            break
+        local = look(k) if whole - each[k] < _ALONE else None
+        if local is not None:
+            there = _beyond(parts.components[k], way, signed, local.bend(axis))
+            found.append(Scout(there, k, axis, side))
     return found
 
 
