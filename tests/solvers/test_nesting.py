@@ -5,9 +5,11 @@ import pytest
 
 import scorevi
 from scorevi import Gaussian, Nested
+from scorevi.solvers import nesting
 from scorevi.solvers.overall import importance, mixture_of
 from scorevi.solvers.powers import chosen, gains
 from scorevi.solvers.scales import structure
+from scorevi.studies.hierarchies import hierarchies
 
 GROUPS = 8
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
@@ -249,6 +251,14 @@ def test_a_parameter_that_no_term_has_is_no_scale():
     found = structure(base, base.whiten(theta), h, np.ones(400))
     assert found is not None
     assert found.scales == (1,)
+
+
+@pytest.mark.slow
+def test_what_explains_the_scores_worse_than_one_gaussian_gives_way_to_a_mixture(monkeypatch):
+    target = hierarchies()["plates-centered"]()
+    assert isinstance(scorevi.fit(target, seed=0).q, Nested)
+    monkeypatch.setattr(nesting, "_WORSE", 0.0)
+    assert isinstance(scorevi.fit(target, seed=0).q, scorevi.Mixture)
 
 
 def test_what_is_bimodal_given_a_parameter_ends_as_a_mixture():
