@@ -11,7 +11,7 @@ from scorevi.base.evaluate import Evaluator
 from scorevi.sampling.asked import Asked
 from scorevi.sampling.diagnostics import effective, energy_information, r_hat
 from scorevi.sampling.gathering import Gathering, Place
-from scorevi.sampling.rounds import Limits, advance, begin, is_enough, why_hopeless
+from scorevi.sampling.rounds import Limits, advance, begin, begin_again, is_enough, why_hopeless
 from scorevi.sampling.running import Chain, run
 from scorevi.sampling.starting import starts
 from scorevi.targets import as_target
@@ -126,6 +126,28 @@ def test_chains_that_do_not_mix_are_given_up():
         assert not cut
     assert "the chains do not mix" in why
     assert course.r_hat[0] > 1.5
+
+
+def test_chains_without_a_step_size_begin_elsewhere_twice():
+    target, asked = as_target(Gaussian.standard(2)), Asked(1000, 400, 0)
+    course = begin(np.zeros((4, 2)))
+    spent = []
+    while True:
+        course, _ = advance(course, Gaussian.standard(2), target, asked, Limits(50_000, None))
+        # As if it had taken much more.
+        taken = course.gradients_before + 20_000
+        course = course._replace(adaptation_gradients=taken)
+        assert "no step size was found within 20000 gradients" in why_hopeless(course, asked, 1000)
+        again = begin_again(course, np.ones((4, 2)))
+        if again is None:
+            break
+        assert again.adapting
+        assert again.last.tolist() == [[1.0, 1.0]] * 4
+        assert again.number > 0
+        assert why_hopeless(again, asked, 1000) == ""
+        course = again
+        spent.append(course.adaptation_gradients)
+    assert spent == [20_000, 40_000]
 
 
 def test_points_of_all_chains_are_evaluated_together():

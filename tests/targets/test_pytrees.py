@@ -209,3 +209,25 @@ def test_no_rows_are_no_trouble():
     evaluation = target.evaluate(np.empty((0, 1)))
     assert evaluation.score.shape == (0, 1)
     assert target.variables.derived(np.empty((0, 1)), 0)["twice"].shape == (0,)
+
+
+def test_the_users_own_function_goes_on_to_work_in_single_precision():
+    """JAX remembers what it has made of a NumPy array without noting the precision."""
+    rng = np.random.default_rng(0)
+    x, group = rng.standard_normal((30, 2)), rng.integers(0, 2, 30)
+
+    def log_density(beta):
+        return -0.5 * ((x @ beta + beta[group]) ** 2).sum() - 0.5 * (beta**2).sum()
+
+    def derive(beta):
+        return {"line": x @ beta}
+
+    target = scorevi.from_jax(log_density, 2, derive=derive)
+    fit = scorevi.fit(target, seed=0)
+    assert fit.draws(5, seed=1)["line"].dtype == np.float64
+    # To double precision, although the user's is single.
+    inverse = -np.array([target.evaluate(row[None]).score[0] for row in np.eye(2)])
+    np.testing.assert_allclose(np.linalg.inv(fit.q.covariance), inverse, rtol=1e-9)
+    theirs = log_density(jnp.zeros(2) + 0.5)
+    assert theirs.dtype == jax.grad(log_density)(jnp.zeros(2)).dtype == np.float32
+    assert jnp.asarray(x).dtype == np.float32

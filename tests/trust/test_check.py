@@ -325,3 +325,27 @@ def test_few_draws_are_refused_and_more_are_new_ones():
     watched.check(modes=False)
     points = np.concatenate(seen)
     assert len(np.unique(points, axis=0)) == len(points) >= 2000
+
+
+def test_bad_scores_on_the_way_are_no_reason_to_doubt_what_has_none():
+    """The start looks far outside, where a rate overflows; no draw of q does."""
+    x = np.linspace(0.0, 30.0, 31)
+    design = np.column_stack([np.ones(31), x, x**2 / 30])
+    y = np.random.default_rng(0).poisson(np.exp(1.0 + 0.05 * x))
+
+    def terms(beta):
+        link = beta @ design.T
+        with np.errstate(over="ignore"):
+            return link, np.where(link > 60.0, np.nan, np.exp(link))
+
+    def log_density(beta):
+        link, rate = terms(beta)
+        return link @ y - rate.sum(axis=1) - 0.5 * (beta**2).sum(axis=1)
+
+    def score(beta):
+        return (y - terms(beta)[1]) @ design - beta
+
+    target = scorevi.from_function(score, 3, log_density, batched=True)
+    fit = scorevi.fit(target, seed=0)
+    assert fit.bad_scores.total > 0.1 * fit.num_gradients
+    assert fit.check() == "pass"

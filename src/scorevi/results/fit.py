@@ -172,7 +172,9 @@ class Fit(Giving):
         """Return the named, constrained variables at the rows of theta (n, D)."""
         if self.target is None and not self.constrained:
             return split(theta, self.parameters)
-        target = target_of(self, "so it has no constrained draws", "`sample` gives others")
+        target = target_of(
+            self, "so it has no constrained draws", "`fit.sample(n)` gives unconstrained ones"
+        )
         return named(target, theta, include, seed)
 
     @cached_property

@@ -25,7 +25,10 @@ from scorevi.trust.weights import FEWEST
 
 Method = Literal["importance", "nuts"]
 METHODS: tuple[Method, ...] = ("importance", "nuts")
-_ELSE = "Reparametrise: of a hierarchy try the other form, centered or non-centered; or allow more."
+_ELSE = (
+    "Reparametrise: of a hierarchy try the other form, centered or non-centered; or another seed=, "
+    "from which chains start elsewhere, or a larger max_gradients=."
+)
 _INTERRUPTED = "It holds what there was; with checkpoint= it could have gone on."
 _AT_ONCE = 4000
 """Draws of q that are made in one round at least, if they are needed."""
@@ -191,8 +194,8 @@ class Drawing:
             self.status = Status("bad-scores", "hardly a draw of the fit has a usable log density")
             return
         if self.state.course is None:
-            at = starts(pool.theta, pool.log_ratio, white, self.asked.chains, self.asked.seed)
-            self.state = self.state._replace(course=rounds.begin(at, sampler_for(evaluator.target)))
+            begun = rounds.begin(self._starts(0), sampler_for(evaluator.target))
+            self.state = self.state._replace(course=begun)
         while True:
             course = self.state.course
             assert course is not None
@@ -202,8 +205,11 @@ class Drawing:
                 return
             why = rounds.why_hopeless(course, asked, self._left)
             if why:
-                self.status = Status("stalled", why, _ELSE)
-                return
+                again = rounds.begin_again(course, self._starts(course.attempts))
+                if again is None:
+                    self.status = Status("stalled", why, _ELSE)
+                    return
+                course = again
             limits = Limits(self._left, evaluator.deadline)
             course, cut = rounds.advance(course, white, evaluator.target, asked, limits)
             self.state = self.state._replace(course=course)
@@ -213,6 +219,12 @@ class Drawing:
                 raise KeyboardInterrupt
             if cut and not rounds.is_enough(course, asked):
                 raise Exhausted
+
+    def _starts(self, attempt: int) -> Array:
+        """Return where the chains begin: draws that are far apart, others in each attempt."""
+        pool, asked = self._pool, self.asked
+        white = as_gaussian(self.exam.q)
+        return starts(pool.theta, pool.log_ratio, white, asked.chains, asked.seed + attempt)
 
     def _exhausted(self) -> Status:
         evaluator = self.exam.evaluator

@@ -50,6 +50,7 @@ _MIXING = 0.1
 """The share of effective draws from which on chains mix, and only the budget is small."""
 _MOST_OF_ADAPTATION, _FOR_ADAPTATION = 0.2, 10_000
 """The share of the gradients that may go into the step size, and what may in any case."""
+_ATTEMPTS = 3
 _SEEN = 200
 """Draws of each chain that are needed to tell."""
 _EXAMPLES = 5
@@ -87,6 +88,10 @@ class Course(NamedTuple):
     """Of each parameter (D,)."""
     sampler: Sampler = "nutpie"
     """By which the chains run, from their first draw to the last."""
+    attempts: int = 1
+    """How often they began, each time elsewhere."""
+    gradients_before: int = 0
+    """Those of the adaptation that earlier ones took."""
 
     @property
     def adapting(self) -> bool:
@@ -117,6 +122,23 @@ def begin(at: Array, sampler: Sampler = "nutpie") -> Course:
     return Course(at, 1.6 * dim**-0.25, theta=np.empty((chains, 0, dim)), sampler=sampler)
 
 
+def begin_again(course: Course, at: Array) -> Course | None:
+    """Return chains that begin elsewhere, where no step size was found; None after a few times.
+
+    A chain that begins in the neck of a funnel asks for steps that are too short for all others.
+    """
+    if not course.adapting or course.attempts >= _ATTEMPTS:
+        return None
+    return begin(at, course.sampler)._replace(
+        number=course.number,
+        adaptation_gradients=course.adaptation_gradients,
+        bad_counts=course.bad_counts,
+        bad_examples=course.bad_examples,
+        attempts=course.attempts + 1,
+        gradients_before=course.adaptation_gradients,
+    )
+
+
 def is_enough(course: Course, asked: Asked) -> bool:
     """Whether there is what was asked for."""
     drawn = course.theta.shape[0] * course.theta.shape[1]
@@ -130,7 +152,7 @@ def is_enough(course: Course, asked: Asked) -> bool:
 def why_hopeless(course: Course, asked: Asked, left: int) -> str:
     """Say why chains are given up: what they would take is much more than is left."""
     if course.adapting:
-        spent = course.adaptation_gradients
+        spent = course.adaptation_gradients - course.gradients_before
         if spent <= max(_MOST_OF_ADAPTATION * (spent + left), _FOR_ADAPTATION):
             return ""
         return (

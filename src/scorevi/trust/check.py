@@ -37,8 +37,9 @@ from scorevi.trust.second_fit import second_fit
 from scorevi.trust.tails import tails
 from scorevi.trust.verdict import Reason, Verdict
 
-_BAD_SHARE, _BAD_SHARE_ON_THE_WAY = 0.01, 0.1
-"""Shares of draws without a score, of q itself and in the fit, whose start may have looked far."""
+_BAD_SHARE = 0.01
+"""The share of draws of q without a score. What the fit has met on its way, whose start may have
+looked far outside, says nothing of q."""
 
 Evidence = Callable[[Examination], Iterator[Reason]]
 
@@ -69,15 +70,14 @@ def ending(exam: Examination) -> Iterator[Reason]:
 
 
 def walls(exam: Examination) -> Iterator[Reason]:
-    """Count what has no score, among fresh draws and on the way."""
+    """Count what has no score among fresh draws."""
     bad = exam.course.bad_scores
     share = 1.0 - float(exam.fresh.good.mean())
-    on_the_way = bad.total / max(exam.course.num_gradients, 1)
-    if share > _BAD_SHARE or on_the_way > _BAD_SHARE_ON_THE_WAY:
+    if share > _BAD_SHARE:
         yield Reason(
             "warn",
-            f"{max(share, on_the_way):.0%} of the draws have no usable score"
-            + (f" ({bad.describe()})" if bad.total else ""),
+            f"{share:.0%} of the draws have no usable score"
+            + (f" (in the fit, {bad.describe()})" if bad.total else ""),
             "The posterior ends, or the model fails, within reach of the fit; work on an "
             "unconstrained scale.",
         )

@@ -83,5 +83,6 @@ def edges(exam: Examination) -> Iterator[Reason]:
             "warn",
             f"the mixture ends abruptly along {exam.labels[line.parameter]}: its last components "
             "lie where the posterior has not yet fallen off",
-            "Allow more gradients or components, reparametrise, or sample.",
+            "Allow more gradients or components, reparametrise, or draw from the posterior itself: "
+            "scorevi.sample(fit).",
         )

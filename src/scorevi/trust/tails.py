@@ -28,7 +28,8 @@ _SHORTER = 0.05
 """Of log standard deviations, by which the intervals of q are too short or too long."""
 _ELSE = (
     "Reparametrise (of a hierarchy try the other form: centered where each group has many "
-    "observations, non-centered where it has few), or sample."
+    "observations, non-centered where it has few); or draw from the posterior itself: "
+    "scorevi.sample(fit)."
 )
 _CORRELATIONS = (
     "Its correlations may be more than a diagonal and so many directions can hold: allow a larger "
@@ -229,12 +230,13 @@ def _culprits(exam: Examination) -> list[str]:
     for index in np.argsort(-size)[:3]:
         if size[index] < 0.5 * size.max():
             break
-        told.append(f"{names[index]} ({_shape(t[:, index], fresh.log_ratio[good])})")
+        shape = _shape(t[:, index], fresh.log_ratio[good])
+        told.append(f"{names[index]} ({shape})" if shape else names[index])
     return told
 
 
 def _shape(t: Array, log_ratio: Array) -> str:
-    """Say on which side a marginal has more, or less, than q."""
+    """Say on which side a marginal has more, or less, than q; empty where on neither."""
     inner = log_ratio[np.abs(t) < 1.0]
     middle = np.median(inner) if len(inner) else np.median(log_ratio)
     sides = {"left": log_ratio[t < -1.2], "right": log_ratio[t > 1.2]}
@@ -246,4 +248,4 @@ def _shape(t: Array, log_ratio: Array) -> str:
         words.append(f"a long {' and a long '.join(heavy)} tail")
     if light:
         words.append(f"nothing far to the {' and the '.join(light)}")
-    return ", ".join(words) or "another shape"
+    return ", ".join(words)

@@ -53,6 +53,8 @@ def make_model(
     def in_double(theta: Any, *data: Any) -> Any:
         return log_density(structure.unravel(theta), *data).astype(np.float64)
 
+    in_double = owning(jax, in_double)
+
     def batched(theta: Any, *data: Any) -> Any:
         each = jax.vmap(jax.value_and_grad(in_double), in_axes=(0, *(None for _ in data)))
         return each(theta, *data)
@@ -66,6 +68,37 @@ def make_model(
 
 shared_model = functools.lru_cache(maxsize=_KEPT)(make_model)
 """The same for the same functions: for those that depend on nothing but their arguments."""
+
+
+def owning(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a traceable function with copies of its own of the NumPy arrays that it closes over.
+
+    JAX remembers, by the array and not by the precision, what it has made of a NumPy array, for as
+    long as something that was traced holds it. Traced in double precision, the user's own calls of
+    the same function in single precision would find arrays of the wrong one, and fail.
+    """
+    copies: dict[tuple[Any, ...], Any] = {}
+
+    def own(constant: Any) -> Any:
+        if not isinstance(constant, np.ndarray):
+            return constant
+        there = constant.__array_interface__
+        key = there["data"], there["strides"], constant.shape, constant.dtype.str
+        if key not in copies:
+            copies[key] = np.array(constant, subok=False)
+        return copies[key]
+
+    def owned(*arguments: Any) -> Any:
+        # A function of its own, so that no trace of the user's is kept.
+        trace = jax.make_jaxpr(lambda *given: function(*given), return_shape=True)
+        closed, shape = trace(*arguments)
+        from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+        again = jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, [own(one) for one in closed.consts]))
+        found = again(*jax.tree.leaves(arguments))
+        return jax.tree.unflatten(jax.tree.structure(shape), found)
+
+    return owned
 
 
 def check_scalar(jax: Any, of_vector: Callable[[Any], Any], dim: int) -> None:
@@ -90,7 +123,7 @@ def _vectorised(
 ) -> Constrain | None:
     if function is None:
         return None
-    batched = jax.jit(jax.vmap(lambda theta: function(unravel(theta))))
+    batched = jax.jit(jax.vmap(owning(jax, lambda theta: function(unravel(theta)))))
 
     def of_rows(theta: Array) -> dict[str, Array]:
         sizes = [_DRAWS] * -(-len(theta) // _DRAWS)
