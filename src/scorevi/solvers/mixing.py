@@ -259,7 +259,7 @@ class Mixing:
                 changed = drawn
         scouts: list[Scout] = []
         is_growing = is_growing and growth.count < self.most(dim)
-        if is_growing and drawn - changed >= max(len(z), 3 * (dim + 1)):
+        if is_growing and drawn - changed >= max(2 * len(z), 3 * (dim + 1)):
             room = min(count // 2 + 1, self.most(dim) - growth.count)
             for k, direction in to_split(parts, fresh)[:room]:
                 growth.split(k, direction, parts.components[k])

@@ -33,7 +33,7 @@ def proposal_of(parts: Mixture, own: Array, scouts: Sequence[Scout], size: int) 
 
 def batch_size(dim: int, count: int) -> int:
     """Return a batch's size, of a few sizes only, since some targets are compiled for each."""
-    size = max(64, 2 * dim)
+    size = max(32, 2 * dim)
     while size * _SHARE * 1.5 < count:
         size = math.ceil(1.5 * size)
     return size
