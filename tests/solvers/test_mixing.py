@@ -103,8 +103,9 @@ def whole():
     return scorevi.fit(interrupted(10**9), family="mixture", seed=1)
 
 
-@pytest.mark.parametrize("stop_at", [1500, 2500, 4000])
-def test_it_goes_on_from_a_checkpoint_to_the_same_bits(stop_at, whole, tmp_path):
+@pytest.mark.parametrize("share", [0.4, 0.7, 0.95])
+def test_it_goes_on_from_a_checkpoint_to_the_same_bits(share, whole, tmp_path):
+    stop_at = int(share * whole.num_gradients)
     path = tmp_path / "kept.npz"
     keep = {"family": "mixture", "seed": 1, "checkpoint": path}
     part = scorevi.fit(interrupted(stop_at), checkpoint_seconds=1e-9, **keep)
