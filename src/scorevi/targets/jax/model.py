@@ -77,16 +77,10 @@ def owning(jax: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     long as something that was traced holds it. Traced in double precision, the user's own calls of
     the same function in single precision would find arrays of the wrong one, and fail.
     """
-    copies: dict[tuple[Any, ...], Any] = {}
 
     def own(constant: Any) -> Any:
-        if not isinstance(constant, np.ndarray):
-            return constant
-        there = constant.__array_interface__
-        key = there["data"], there["strides"], constant.shape, constant.dtype.str
-        if key not in copies:
-            copies[key] = np.array(constant, subok=False)
-        return copies[key]
+        is_numpy = isinstance(constant, np.ndarray)
+        return np.array(constant, subok=False) if is_numpy else constant
 
     def owned(*arguments: Any) -> Any:
         # A function of its own, so that no trace of the user's is kept.
