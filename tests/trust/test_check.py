@@ -349,3 +349,22 @@ def test_bad_scores_on_the_way_are_no_reason_to_doubt_what_has_none():
     fit = scorevi.fit(target, seed=0)
     assert fit.bad_scores.total > 0.1 * fit.num_gradients
     assert fit.check() == "pass"
+
+
+@pytest.mark.slow
+def test_resampled_draws_have_the_tail_that_q_lacks():
+    """Of 4,000 draws the sd has an error of 1 %, and the mean of ten such one of 0.4 %.
+
+    By draws of q alone it would be 3 % too small: what lies outside is not there to be chosen.
+    """
+    target = scorevi.from_function(lambda x: -x / 2.25, 1, lambda x: -np.vecdot(x, x) / 4.5)
+    fit = scorevi.fit(target, seed=0)
+    narrow = dataclasses.replace(fit, q=scorevi.Gaussian.standard(1))
+    sds = [narrow.resample(4000, seed=seed).theta.std() for seed in range(10)]
+    assert np.mean(sds) == pytest.approx(1.5, rel=0.015)  # by chance in one of 10,000 runs
+
+
+@pytest.mark.parametrize("proposals", [25, 30, 100])
+def test_few_proposals_do(proposals):
+    fit = scorevi.fit(scorevi.examples.logistic_regression(3, seed=0), seed=0)
+    assert fit.resample(10, seed=1, proposals=proposals).theta.shape == (10, 3)

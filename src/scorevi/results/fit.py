@@ -238,7 +238,10 @@ class Fit(Giving):
         replace: bool = True,
         proposals: int | None = None,
     ) -> Resample:
-        """Draw from q and choose among the draws by their importance weights, smoothed.
+        """Draw around q and choose among the draws by their importance weights, smoothed.
+
+        Two thirds of the draws are from q and one third from wider than q, so that what q lacks is
+        there to be chosen; weights are against the mixture of both.
 
         Where the verdict says that q is somewhat off, this corrects it. Refuses with
         :class:`scorevi.FitError` where k-hat says that it would not.
@@ -253,7 +256,7 @@ class Fit(Giving):
             Whether a draw may be chosen more than once. Without, the draws are distinct, and the
             correction is somewhat weaker.
         proposals
-            Draws from q to choose from, each an evaluation of the target; four times ``size`` if
+            Draws to choose from, each an evaluation of the target; four times ``size`` if
             left out, but at least 400, and never fewer than 25, which do not show what tail the
             weights have.
         """

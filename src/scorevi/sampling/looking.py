@@ -85,7 +85,7 @@ def _against(exam: Examination) -> tuple[Pool, str, float]:
         return pool, "", share
     count = TIMES * pool.own
     theta = wider_than(exam.q).sample(count, stream(exam.seed, WIDER))
-    pool = pool.with_wider(exam.q, theta, log_density_at(exam, theta))
+    pool = pool.with_wider(exam.q, theta, log_density_at(exam.evaluator, theta))
     return pool, _lacking(exam, t, weights.weights, pool), share
 
 

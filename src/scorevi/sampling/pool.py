@@ -41,10 +41,23 @@ class Pool(NamedTuple):
     wider: int = 0
     """m."""
 
+    @classmethod
+    def of(cls, q: Approximation, count: int, seed: int, evaluator: Evaluator) -> Pool | None:
+        """Draw from q alone, and evaluate; None where the target has no log density."""
+        fresh = draw(q, count, seed, evaluator)
+        if fresh.log_ratio is None:
+            return None
+        return cls(fresh.theta, fresh.log_ratio + fresh.log_q, fresh.log_q)
+
     @property
     def own(self) -> int:
         """The number of draws of q itself, n."""
         return len(self.theta) - self.wider
+
+    @property
+    def of_q(self) -> Pool:
+        """The draws of q itself, alone, which come first until more of them are added."""
+        return Pool(self.theta[: self.own], self.log_p[: self.own], self.log_q[: self.own])
 
     @property
     def log_ratio(self) -> Array:

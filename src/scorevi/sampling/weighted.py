@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scorevi.base.arrays import Array
 from scorevi.families import Approximation
@@ -58,7 +59,7 @@ def surely(khat: float, count: int) -> float:
     return khat - (1.0 + max(khat, 0.0)) / math.sqrt(3.0 * math.sqrt(count))
 
 
-def choose(w: Array, size: int, rng: np.random.Generator) -> Array:
+def choose(w: Array, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Choose draws by weights, evenly: each as often as its weight says, to within one.
 
     Systematic, in a random order, so that the choice adds little to the variance of a mean.

@@ -8,21 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
 from scorevi.base.arrays import Array
 from scorevi.base.evaluate import BadScores, Evaluator
 from scorevi.base.status import Status
 from scorevi.families import Approximation
 from scorevi.trust.fresh_draws import Fresh, draw, joined
-from scorevi.trust.weights import Weights, smooth
+from scorevi.trust.weights import Weights, is_constant, smooth
 
 MEAN_WARN, MEAN_FAIL = 0.15, 0.3
 """Errors of a mean, in standard deviations."""
 SD_WARN, SD_FAIL = math.log(1.2), math.log(1.5)
 """Errors of a standard deviation, as logarithms of ratios."""
-_SAME = 1e-3
-"""Log weights that differ by less are those of a Gaussian posterior."""
 MORE = 4
 """Times as many more draws where the first ones do not decide."""
 
@@ -75,10 +71,8 @@ class Examination:
     @property
     def is_exact(self) -> bool:
         """Whether p/q is the same at all fresh draws, so that the posterior is q."""
-        fresh = self.fresh
-        if fresh.log_ratio is None:
-            return False
-        return bool(np.ptp(fresh.log_ratio[fresh.good]) < _SAME)
+        log_ratio = self.fresh.log_ratio
+        return log_ratio is not None and is_constant(log_ratio)
 
     def draw_more(self) -> None:
         """Add four times as many draws."""

@@ -19,7 +19,7 @@ from scorevi.trust.examination import (
 )
 from scorevi.trust.verdict import Reason
 from scorevi.trust.weights import RELIABLE, smooth
-from scorevi.trust.wider_draws import TIMES, look_again, look_wider
+from scorevi.trust.wider_draws import TIMES, is_affordable, look_again, look_wider
 from scorevi.trust.width import too_wide
 
 _CEILING = 12_000
@@ -38,9 +38,8 @@ _CORRELATIONS = (
 _MIXTURE = "Leave family= at 'auto', or fit a mixture, with family='mixture'."
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
-_MANY, _TOO_MANY = 100, 1000
-"""Parameters, of a diagonal and directions, of which the largest error is mostly chance; and of
-which no number of wider draws that could be had would tell."""
+_MANY = 100
+"""Parameters, of a diagonal and directions, of which the largest error is mostly chance."""
 _NO_MEAN = 1.0
 """The k-hat from which on a distribution of weights has no mean."""
 _EVEN_ENOUGH, _FEW_DIMENSIONS = 0.5, 10
@@ -115,7 +114,7 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
 
     They have seen what q has not, so where they cannot tell, nothing can: that is a warning too.
     """
-    if exam.is_exact or (isinstance(exam.q, LowRank) and exam.q.dim > _TOO_MANY):
+    if exam.is_exact or not is_affordable(exam.q):
         return
     theta, log_ratio = look_wider(exam)
     weights = smooth(log_ratio)

@@ -22,6 +22,8 @@ FEWEST = 25
 """Fewer weights do not show what tail they have."""
 _EQUAL = 1e-6
 """Log weights that differ by less are equal, and have no tail but that of rounding."""
+_SAME = 1e-3
+"""Log weights that differ by less are those of a posterior that is q."""
 _EVEN = 0.9
 """A share of effective draws at which the tail, whatever its shape, has nothing in it."""
 
@@ -79,6 +81,12 @@ def smooth(log_ratio: Array) -> Weights:
         return even
     weights[finite] = np.exp(smoothed - np.logaddexp.reduce(smoothed))
     return Weights(weights, float(khat))
+
+
+def is_constant(log_ratio: Array) -> bool:
+    """Return whether p/q is the same at all draws that are of use, so that the posterior is q."""
+    finite = log_ratio[np.isfinite(log_ratio)]
+    return len(finite) > 0 and bool(np.ptp(finite) < _SAME)
 
 
 def _psislw(log_ratio: Array) -> tuple[Array, float]:

@@ -23,6 +23,7 @@ from typing import Protocol
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.base.evaluate import Evaluator
 from scorevi.base.noise import WIDER, stream
 from scorevi.families import Approximation, Gaussian, LowRank, Mixture, Nested
 from scorevi.trust.examination import Examination
@@ -36,6 +37,8 @@ _ACROSS = (0.7, 1.0, 1.4)
 """Its width across that way, over what it was."""
 TIMES = 2
 """Wider draws for each fresh one."""
+_TOO_MANY = 1000
+"""Parameters, of a diagonal and directions, of which no number of wider draws would tell."""
 
 
 def look_wider(exam: Examination) -> tuple[Array, Array]:
@@ -54,7 +57,7 @@ def look_again(exam: Examination, mean: Array, covariance: Array) -> tuple[Array
     rng = stream(exam.seed, WIDER, 1)
     q = _with_moments(exam.q, mean, covariance)
     theta = np.asarray(q.unwhiten(rng.standard_normal((len(exam.fresh.theta), q.dim))))
-    return _look(exam, q, rng, theta, log_density_at(exam, theta))
+    return _look(exam, q, rng, theta, log_density_at(exam.evaluator, theta))
 
 
 def _look(
@@ -68,11 +71,16 @@ def _look(
     count = TIMES * len(own)
     wider = wider_than(q)
     theta = wider.sample(count, rng)
-    log_p = np.concatenate([own_log_p, log_density_at(exam, theta)])
+    log_p = np.concatenate([own_log_p, log_density_at(exam.evaluator, theta)])
     theta = np.concatenate([own, theta])
     inner, outer = math.log(1.0 / (1.0 + TIMES)), math.log(TIMES / (1.0 + TIMES))
     log_q = np.logaddexp(inner + q.log_density(theta), outer + wider.log_density(theta))
     return theta, log_p - log_q
+
+
+def is_affordable(q: Approximation) -> bool:
+    """Return whether as many wider draws of a q can be had as would tell anything."""
+    return not (isinstance(q, LowRank) and q.dim > _TOO_MANY)
 
 
 def wider_than(q: Approximation) -> Wider:
@@ -168,10 +176,10 @@ def _beyond(q: Mixture) -> list[Gaussian]:
     return found
 
 
-def log_density_at(exam: Examination, theta: Array) -> Array:
+def log_density_at(evaluator: Evaluator, theta: Array) -> Array:
     """Evaluate; −∞ where it is no use."""
-    evaluation = exam.evaluator(theta)
-    good = exam.evaluator.usable(evaluation)
+    evaluation = evaluator(theta)
+    good = evaluator.usable(evaluation)
     assert evaluation.log_density is not None
     return np.where(good, evaluation.log_density, -np.inf)
 
