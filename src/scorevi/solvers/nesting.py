@@ -65,6 +65,8 @@ _FARTHEST = 5.0
 """Standard deviations of q(t), over √d, from which on a draw is not believed yet."""
 _CORRECTED = 3.0
 """Nats by which the density of scales may be more than draws of y say: where scores say so."""
+_KNOWN = 1.0
+"""Nats by which a draw may be misplaced, as its score says, to tell what lies there."""
 _AGAIN, _SETTLED = 1.35, 0.05
 """By how much the draws grow between two looks at the scales, and by how little means and sds may
 have changed from one to the next, in sds."""
@@ -116,10 +118,9 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     if left > EXACT:
         given = dataclasses.replace(given, ends=_ends(rates, pairs[0]))
     # Where the mean is far off, what draws say of a scale is too little, as a rule.
-    off = given.misplaced(*split(state, slice(-len(batch.theta), None)))
-    more = np.append(state.more, np.clip(off - _CORRECTED, 0.0, _CORRECTED))
+    off = np.append(state.off, given.misplaced(*split(state, slice(-len(batch.theta), None))))
     recent = split(state, slice(-drawn, None)).scales
-    counted, wide = _counted(state._replace(more=more), recent, sane)
+    counted, wide = _counted(state._replace(off=off), recent, sane)
     effective = 1.0 / float(counted @ counted)
     now = dataclasses.replace(q, over=mixture_of(recent, counted, wide), given=given)
     info = NestingInfo(effective, *judged(q, batch))
@@ -127,7 +128,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         now = q
     following = state._replace(
         q=now,
-        more=more,
+        off=off,
         left=left,
         proposal=dataclasses.replace(now, over=wider(now.over, recent, counted), even=VERY_ROUGHLY),
         looked=looked,
@@ -135,7 +136,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     )
     if left < _FEWER * state.left:
         return afresh(following), info
-    is_known = more[-len(recent) :] == 0.0
+    is_known = np.abs(off[-len(recent) :]) < _KNOWN
     outside = farthest(recent[is_known], counted[is_known])
     return _ended(following, info, outside), info
 
@@ -203,7 +204,8 @@ def _terms(
 def _counted(state: NestingState, recent: Array, sane: Mask) -> tuple[Array, Array]:
     """Return the importance weights of draws of t, and those of a wider density."""
     last = slice(-len(recent), None)
-    log_t = state.log_p[last] - state.log_given[last] + state.more[last]
+    log_t = state.log_p[last] - state.log_given[last]
+    log_t += np.clip(state.off[last] - _CORRECTED, 0.0, _CORRECTED)
     away = np.asarray(state.q.over.coordinates.distance(recent))
     far = away > _FARTHEST * math.sqrt(recent.shape[1])
     log_t[~sane[last] | far] = -np.inf

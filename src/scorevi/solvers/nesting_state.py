@@ -38,7 +38,7 @@ class NestingState(NamedTuple):
     """Of the draws of this stage, the last of the pairs."""
     log_given: Array
     """log q(y | t) of what their y were drawn from."""
-    more: Array
+    off: Array
     """By how many nats that is too little, as their scores say."""
     stages: tuple[Mixture, ...]
     """What their t were drawn from."""
@@ -77,7 +77,7 @@ def begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingSt
         h=h,
         log_p=nothing,
         log_given=nothing,
-        more=nothing,
+        off=nothing,
         stages=(),
         mixed=nothing,
         counts=nothing,
@@ -101,7 +101,7 @@ def afresh(state: NestingState) -> NestingState:
     return state._replace(
         log_p=nothing,
         log_given=nothing,
-        more=nothing,
+        off=nothing,
         stages=(),
         mixed=np.full(len(state.z), -np.inf),
         counts=nothing,

@@ -8,6 +8,8 @@ far as they stand out from their noise.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.linalg import blas, lapack
 
@@ -15,7 +17,7 @@ from scorevi.base.arrays import Array, Mask
 from scorevi.families import Gaussian
 from scorevi.families.given import Given
 from scorevi.solvers.components import in_parameters, stronger
-from scorevi.solvers.memory import of_symmetric, trusted
+from scorevi.solvers.memory import trusted
 
 EXACT = 1e-8
 """What is left, over what a line leaves, where the terms are exact to rounding."""
@@ -46,7 +48,8 @@ def regressed(
     square = np.vecdot(off, off) * weight
     most = _OUTLYING**2 * max(float(np.median(square)), 1e-300)
     if float(square.max()) > most:
-        squares = LeastSquares(design, weight * (most / np.maximum(square, most)))
+        weight = weight * (most / np.maximum(square, most))
+        squares = LeastSquares(design, weight)
         coefficients = squares.solve(h)
         off = h - design @ coefficients
     if own is not None:
@@ -54,20 +57,46 @@ def regressed(
         coefficients += squares.solve(off)
         off = h - design @ coefficients
     split = len(rates) * (1 + number)
-    slopes = -coefficients[split:].reshape(len(rates), width, width)
-    slopes = 0.5 * (slopes + slopes.transpose(0, 2, 1))
+    raw = -coefficients[split:].reshape(len(rates), width, width)
+    slopes = 0.5 * (raw + raw.transpose(0, 2, 1))
     linear = coefficients[:split]
     if own is not None:
-        spare = len(t) / max(1.0, len(t) - design.shape[1])
-        noise = squares.hat() ** 2 @ (off**2 * spare)
-        linear = trusted(linear, noise[:split], linear.size)[0]
-        noises = noise[split:].reshape(len(rates), width, width)
-        for j in range(len(rates)):
-            slopes[j] = _shrunk(slopes[j], of_symmetric(noises[j]), own, like=float(j == 0))
+        off *= math.sqrt(len(t) / max(1.0, len(t) - design.shape[1]))
+        hats = squares.hat()[split:].reshape(len(rates), width, -1)
+        for j, (one, hat) in enumerate(zip(raw, hats, strict=True)):
+            turn = np.linalg.eigh(slopes[j])[1]
+            merged = _merged(turn.T @ one @ turn, (turn.T @ hat) ** 2 @ (off @ turn) ** 2)
+            slopes[j] = turn @ _shrunk(*merged, own @ turn, like=float(j == 0)) @ turn.T
+        # Next to matrices that are not those of the regression any more means are others, too: deep
+        # in a neck, where it is narrow, a little of a matrix is many standard deviations.
+        linear = _intercepts(design, slopes, h, weight, split)
     linear = linear.reshape(len(rates), 1 + number, width)
     slopes[0] -= np.tensordot(middle, slopes, 1)
     linear[0] -= np.tensordot(middle, linear, 1)
     return Given(rates, slopes, linear)
+
+
+def _intercepts(design: Array, slopes: Array, h: Array, weight: Array, split: int) -> Array:
+    """Return the intercepts of all terms next to their matrices."""
+    rest = h + design[:, split:] @ slopes.reshape(-1, h.shape[1])
+    design = design[:, :split]
+    squares = LeastSquares(design, weight)
+    found = squares.solve(rest)
+    off = rest - design @ found
+    found += squares.solve(off)
+    noise = squares.hat() ** 2 @ off**2
+    return trusted(found, noise, found.size)[0]
+
+
+def _merged(matrix: Array, noise: Array) -> tuple[Array, Array]:
+    """Return what the two halves of a matrix say that is symmetric, each by its noise; and that.
+
+    Of two directions, one narrow and one wide, the score along the narrow one tells how it depends
+    on the wide one, and the other way round there is little to see.
+    """
+    trust = 1.0 / np.maximum(noise, 1e-290)
+    both = trust + trust.T
+    return (matrix * trust + matrix.T * trust.T) / both, 1.0 / both
 
 
 def _shrunk(matrix: Array, noise: Array, own: Array, like: float) -> Array:

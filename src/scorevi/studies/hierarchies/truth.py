@@ -179,6 +179,14 @@ def _summary(chains: Chains, source: Target, target: Target, form: Model) -> Tru
     )
 
 
+def _with_known_best(name: str, truth: Truth) -> Truth:
+    """Return the truth with the best ELBO that its file has, which does not depend on the rest."""
+    if not (_FOLDER / f"{name}.json").is_file():
+        return truth
+    before = load_truth(name)
+    return truth._replace(best_elbo=before.best_elbo, best_elbo_error=before.best_elbo_error)
+
+
 def _plain(value: Any) -> Any:
     """Return what JSON can hold, with few digits."""
     if isinstance(value, (np.ndarray, tuple, list)):
@@ -201,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for group in groups.values():
         begin = time.monotonic()
         for name, truth in make_truth(group, given.seconds, given.ess).items():
-            save_truth(name, truth)
+            save_truth(name, _with_known_best(name, truth))
             print(
                 f"{name:30s} D={len(truth.labels):4d} R-hat={truth.rhat:.4f} "
                 f"ESS={truth.ess_bulk:.0f}/{truth.ess_tail:.0f} draws={truth.draws} "
