@@ -9,6 +9,7 @@ from scorevi.solvers import nesting
 from scorevi.solvers.overall import importance, mixture_of
 from scorevi.solvers.powers import chosen, gains
 from scorevi.solvers.scales import structure
+from scorevi.solvers.terms import _merged, regressed
 from scorevi.studies.hierarchies import hierarchies
 
 GROUPS = 8
@@ -297,3 +298,52 @@ def test_weights_are_shortened_and_bad_ones_are_zero():
     assert weight.sum() == pytest.approx(1.0)
     assert weight[98] == weight[99] == 0.0
     assert weight[97] / weight[0] < np.exp(8.0)
+
+
+def _noisy_neck(seed):
+    """Return a Gaussian given t, found from noisy scores, and its true precision and mean.
+
+    Ten groups around a mean, whose precision is e^(−2t), and a slope; t has sd 0.7.
+    """
+    rng = np.random.default_rng(seed)
+    width, count = 12, 600
+    turn = np.linalg.qr(rng.standard_normal((width, width)))[0]
+    around = np.diag([1.0] * 10 + [10.0, 0.0])
+    around[:10, 10] = around[10, :10] = -1.0
+    first, second = (turn @ one @ turn.T for one in (np.diag(rng.uniform(0.5, 2.0, width)), around))
+    linear = turn @ rng.standard_normal(width)
+
+    def truth(t):
+        precision = first + np.exp(-2.0 * t) * second
+        return precision, np.linalg.solve(precision, linear)
+
+    t = 0.7 * rng.standard_normal((count, 1))
+    y, h = np.empty((2, count, width))
+    for i, (precision, mean) in enumerate(map(truth, t[:, 0])):
+        root = np.linalg.cholesky(precision)
+        y[i] = mean + np.linalg.solve(root.T, rng.standard_normal(width))
+        h[i] = linear - precision @ y[i] + 0.5 * rng.standard_normal(width)
+    found = regressed(np.array([[0.0], [-2.0]]), t, y, h, np.ones(count), turn.T)
+    return found, truth
+
+
+def test_necks_are_followed_beyond_what_was_seen():
+    """At t = −2, three sds out; means were 0.5 sd off where intercepts had other matrices."""
+    away = []
+    for seed in range(10):
+        found, truth = _noisy_neck(seed)
+        precision, mean = truth(-2.0)
+        means, _ = found.moments(np.array([[-2.0]]))
+        away.append(np.linalg.norm(np.linalg.cholesky(precision).T @ (means[0] - mean)))
+        terms = found.terms(np.array([[-4.0]]))[0]
+        far = np.tensordot(terms, found.precisions, 1)
+        assert np.linalg.eigvalsh(far)[0] > 0.0
+    assert np.mean(away) < 0.3
+
+
+def test_halves_of_a_matrix_count_by_their_noise():
+    matrix = np.array([[1.0, 0.5], [0.0, 2.0]])
+    noise = np.array([[0.1, 0.3], [0.1, 0.1]])
+    merged, left = _merged(matrix, noise)
+    np.testing.assert_allclose(merged, [[1.0, 0.125], [0.125, 2.0]])
+    np.testing.assert_allclose(left, [[0.05, 0.075], [0.075, 0.05]])

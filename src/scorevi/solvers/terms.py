@@ -67,6 +67,9 @@ def regressed(
             turn = np.linalg.eigh(slopes[j])[1]
             merged = _merged(turn.T @ one @ turn, (turn.T @ hat) ** 2 @ (off @ turn) ** 2)
             slopes[j] = turn @ _shrunk(*merged, own @ turn, like=float(j == 0)) @ turn.T
+            if _is_alone(rates, j):
+                values, vectors = np.linalg.eigh(slopes[j])
+                slopes[j] = (vectors * np.maximum(values, 0.0)) @ vectors.T
         # Next to matrices that are not those of the regression any more means are others, too: deep
         # in a neck, where it is narrow, a little of a matrix is many standard deviations.
         linear = _intercepts(design, slopes, h, weight, split)
@@ -86,6 +89,15 @@ def _intercepts(design: Array, slopes: Array, h: Array, weight: Array, split: in
     found += squares.solve(off)
     noise = squares.hat() ** 2 @ off**2
     return trusted(found, noise, found.size)[0]
+
+
+def _is_alone(rates: Array, j: int) -> bool:
+    """Return whether a term grows where no other does: nothing makes up for it if it is negative.
+
+    Of several that grow together, one may be, and errors of one are made up for by the others.
+    """
+    along = rates @ rates[j]
+    return along[j] > 0.0 and float(np.delete(along, j).max()) <= 1e-9 * float(along[j])
 
 
 def _merged(matrix: Array, noise: Array) -> tuple[Array, Array]:
