@@ -54,8 +54,8 @@ def draw_course(axes: Any, fit: Fit, what: Literal["elbo", "fisher"] = "elbo") -
     if what == "fisher" and (values[known] > 0).any():
         axes.set_yscale("log")
     if what == "elbo":
-        # The first updates may lie far out; what matters is where the course ends up.
-        low, high = middle[len(middle) // 8 :].min(), middle.max()
+        # Some updates, the first ones above all, lie far out; what matters is where it ends up.
+        low, high = np.quantile(middle[len(middle) // 8 :], 0.1), middle.max()
         margin = 0.5 * (high - low) + 1.0
         axes.set_ylim(low - margin, high + margin)
 
