@@ -17,7 +17,7 @@ from scorevi.base.arrays import Array, Mask
 from scorevi.families import Gaussian
 from scorevi.families.given import Given
 from scorevi.solvers.components import in_parameters, stronger
-from scorevi.solvers.memory import trusted
+from scorevi.solvers.memory import of_symmetric, trusted
 
 EXACT = 1e-8
 """What is left, over what a line leaves, where the terms are exact to rounding."""
@@ -64,12 +64,11 @@ def regressed(
         off *= math.sqrt(len(t) / max(1.0, len(t) - design.shape[1]))
         hats = squares.hat()[split:].reshape(len(rates), width, -1)
         for j, (one, hat) in enumerate(zip(raw, hats, strict=True)):
-            turn = np.linalg.eigh(slopes[j])[1]
-            merged = _merged(turn.T @ one @ turn, (turn.T @ hat) ** 2 @ (off @ turn) ** 2)
-            slopes[j] = turn @ _shrunk(*merged, own @ turn, like=float(j == 0)) @ turn.T
             if _is_alone(rates, j):
-                values, vectors = np.linalg.eigh(slopes[j])
-                slopes[j] = (vectors * np.maximum(values, 0.0)) @ vectors.T
+                slopes[j] = _in_neck(one, hat, off, own)
+            else:
+                noise = of_symmetric(hat**2 @ off**2)
+                slopes[j] = _shrunk(slopes[j], noise, own, like=float(j == 0))
         # Next to matrices that are not those of the regression any more means are others, too: deep
         # in a neck, where it is narrow, a little of a matrix is many standard deviations.
         linear = _intercepts(design, slopes, h, weight, split)
@@ -92,12 +91,21 @@ def _intercepts(design: Array, slopes: Array, h: Array, weight: Array, split: in
 
 
 def _is_alone(rates: Array, j: int) -> bool:
-    """Return whether a term grows where no other does: nothing makes up for it if it is negative.
+    """Return whether a term grows where no other does, as in the neck of a centered hierarchy.
 
-    Of several that grow together, one may be, and errors of one are made up for by the others.
+    Of several that grow together, errors of one are made up for by the others.
     """
     along = rates @ rates[j]
     return along[j] > 0.0 and float(np.delete(along, j).max()) <= 1e-9 * float(along[j])
+
+
+def _in_neck(matrix: Array, hat: Array, off: Array, own: Array) -> Array:
+    """Return the matrix of a term that decides alone, far out, where it is a precision."""
+    turn = np.linalg.eigh(0.5 * (matrix + matrix.T))[1]
+    merged = _merged(turn.T @ matrix @ turn, (turn.T @ hat) ** 2 @ (off @ turn) ** 2)
+    values, vectors = np.linalg.eigh(_shrunk(*merged, own @ turn, like=0.0))
+    vectors = turn @ vectors
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
 
 
 def _merged(matrix: Array, noise: Array) -> tuple[Array, Array]:
