@@ -27,6 +27,8 @@ SEEDS = 10
 FEW = 1
 GRADIENTS = 20_000
 RATES = (1e-1, 1e-2, 1e-3)
+LOST = 1000.0
+"""Nats below, from which on it does not matter by how much."""
 
 
 def suite() -> None:
@@ -110,8 +112,12 @@ def _others_row(name: str) -> str:
             warnings.simplefilter("ignore")
             found = [run(target, seed, z) for seed in range(FEW)]
         known = [best - one for one in found if one is not None]
-        cells.append(f"{median(known):.2f}" if known else "–")
+        cells.append(_nats(median(known)) if known else "–")
     return f"| {name} | " + " | ".join(cells) + " |"
+
+
+def _nats(below: float) -> str:
+    return f"{below:.2f}" if below < LOST else "lost"
 
 
 def _by(solver: object, gradients: int = GRADIENTS):
