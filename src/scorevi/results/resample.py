@@ -17,7 +17,14 @@ from scorevi.results.target_of import target_of
 from scorevi.sampling.pool import Pool
 from scorevi.sampling.weighted import choose
 from scorevi.trust.fresh_draws import DRAWS
-from scorevi.trust.weights import FEWEST, RELIABLE, is_constant, smooth
+from scorevi.trust.weights import (
+    FEWEST,
+    RELIABLE,
+    Weights,
+    is_constant,
+    normalised,
+    smooth,
+)
 from scorevi.trust.wider_draws import is_affordable, log_density_at, wider_than
 
 if TYPE_CHECKING:
@@ -25,6 +32,10 @@ if TYPE_CHECKING:
 
 _WIDER = 1 / 3
 """The share of draws from wider than q, so that what q lacks is there to be chosen."""
+
+_LARGE = 5.0
+"""The largest weight, over their mean, up to which no tail of any shape has much in it. Where q is
+the posterior it is 1.5; of a q that is a fifth too narrow 1.2 to 5.5, in 1 to 30 dimensions."""
 
 
 def resample(
@@ -42,7 +53,7 @@ def resample(
             f"`proposals` must be at least `size`, {size}, without replacement; got {proposals}."
         )
     pool = _pool(fit, proposals, seed)
-    weights = smooth(pool.log_ratio)
+    weights = _weights(pool)
     count = int(np.isfinite(pool.log_p).sum())
     if count < FEWEST:
         raise FitError(
@@ -50,11 +61,9 @@ def resample(
             "importance weights need. fit.check() says what is wrong.",
             fit,
         )
-    # Wider draws hide how long a tail q leaves uncovered, and may find one that q has not seen.
-    worst = max(weights, smooth(pool.of_q.log_ratio), key=lambda one: one.tail)
-    if not worst.reliable:
+    if not weights.reliable:
         raise FitError(
-            f"k-hat is {worst.khat:.2f}, above {RELIABLE}: importance weights cannot correct "
+            f"k-hat is {weights.khat:.2f}, above {RELIABLE}: importance weights cannot correct "
             "this fit. fit.check() says what is wrong.",
             fit,
         )
@@ -66,7 +75,19 @@ def resample(
     else:
         chosen = rng.choice(proposals, size, replace=False, p=weights.weights)
     theta = pool.theta[chosen]
-    return Resample(fit.named(theta, include, seed), theta, worst.khat, weights.ess)
+    return Resample(fit.named(theta, include, seed), theta, weights.khat, weights.ess)
+
+
+def _weights(pool: Pool) -> Weights:
+    """Weigh; where no weight is large as they are, else smoothed, with the longer of two tails.
+
+    Wider draws hide how long a tail q leaves uncovered, and may find one that q has not seen.
+    """
+    raw = normalised(pool.log_ratio)
+    if raw.max() * len(raw) <= _LARGE:
+        return Weights(raw, 0.0)
+    found, of_q = smooth(pool.log_ratio), smooth(pool.of_q.log_ratio)
+    return found._replace(khat=max(found.khat, of_q.tail))
 
 
 def _pool(fit: Fit, size: int, seed: int) -> Pool:

@@ -83,6 +83,14 @@ def smooth(log_ratio: Array) -> Weights:
     return Weights(weights, float(khat))
 
 
+def normalised(log_ratio: Array) -> Array:
+    """Return the weights as they are; −∞ and NaN count as zero, and so do all if none is finite."""
+    ratio = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
+    if not np.isfinite(ratio).any():
+        return np.zeros(len(ratio))
+    return np.asarray(np.exp(ratio - np.logaddexp.reduce(ratio)))
+
+
 def is_constant(log_ratio: Array) -> bool:
     """Return whether p/q is the same at all draws that are of use, so that the posterior is q."""
     finite = log_ratio[np.isfinite(log_ratio)]
