@@ -79,15 +79,14 @@ def resample(
 
 
 def _weights(pool: Pool) -> Weights:
-    """Weigh; where no weight is large as they are, else smoothed, with the longer of two tails.
+    """Weigh: as they are where no weight is large, else smoothed, with the tail of q's own draws.
 
-    Wider draws hide how long a tail q leaves uncovered, and may find one that q has not seen.
+    Wider draws hide how long a tail q leaves uncovered.
     """
     raw = normalised(pool.log_ratio)
     if raw.max() * len(raw) <= _LARGE:
         return Weights(raw, 0.0)
-    found, of_q = smooth(pool.log_ratio), smooth(pool.of_q.log_ratio)
-    return found._replace(khat=max(found.khat, of_q.tail))
+    return smooth(pool.log_ratio)._replace(khat=smooth(pool.of_q.log_ratio).tail)
 
 
 def _pool(fit: Fit, size: int, seed: int) -> Pool:
