@@ -35,7 +35,13 @@ class Steps(NamedTuple):
 
 
 def steps(
-    shift: Array, offset: Array, z: Array, mismatch: Array, images: Callable[[Array], Array]
+    shift: Array,
+    offset: Array,
+    z: Array,
+    mismatch: Array,
+    images: Callable[[Array], Array],
+    *,
+    normal: bool = True,
 ) -> Steps:
     r"""Return where mismatched scores of draws from q say that its marginals should go.
 
@@ -54,28 +60,38 @@ def steps(
         The same in whitened coordinates: draws, and the scores of the target there less those of q.
     images
         Maps rows of whitened space to parameters in standard deviations.
+    normal
+        Whether q is one Gaussian. Of others z has mean 0 and covariance I too, but cubes of it have
+        means of their own, and take no noise out.
     """
     count, dim = z.shape
     if dim > _BLOCK and count <= _PER_FEATURE * dim:
         # Nothing but its own draws tells of a parameter then: some at a time take less room.
         parts = [slice(first, first + _BLOCK) for first in range(0, dim, _BLOCK)]
         few = [
-            _newton(shift[:, part], offset[:, part], z[:, :0], z[:, :0], images) for part in parts
+            _newton(shift[:, part], offset[:, part], z[:, :0], z[:, :0], images, normal=normal)
+            for part in parts
         ]
         mean, mean_error, log_sd, log_sd_error = (
             np.concatenate([steps[column] for steps in few]) for column in range(4)
         )
         longest = max(steps.lengthening for steps in few)
         return Steps(mean, mean_error, log_sd, log_sd_error, longest)
-    return _newton(shift, offset, z, mismatch, images)
+    return _newton(shift, offset, z, mismatch, images, normal=normal)
 
 
 def _newton(
-    shift: Array, offset: Array, z: Array, mismatch: Array, images: Callable[[Array], Array]
+    shift: Array,
+    offset: Array,
+    z: Array,
+    mismatch: Array,
+    images: Callable[[Array], Array],
+    *,
+    normal: bool,
 ) -> Steps:
     square = offset * offset
     wider = shift * offset
-    averages = _Averages(z, offset, mismatch)
+    averages = _Averages(z, offset, mismatch, normal=normal)
     (slope, bend, twist), _ = averages(wider, shift * (square - 1.0), wider * (square - 3.0))
     precision = np.maximum(1.0 - slope, _LEAST_CURVED)
     across = np.maximum(2.0 * precision - twist, _LEAST_CURVED)
@@ -96,11 +112,11 @@ class _Averages:
 
     Most of what makes such a function vary is smooth in z, and what a polynomial has to do with it
     is known to average out under q. So it is regressed on z, its second Hermite polynomials, along
-    the directions in which the scores are most bent where there are too many of them, and the third
-    one of its own parameter; the intercept is what is asked for.
+    the directions in which the scores are most bent where there are too many of them, and where q
+    is normal the third one of its own parameter; the intercept is what is asked for.
     """
 
-    def __init__(self, z: Array, offset: Array, mismatch: Array) -> None:
+    def __init__(self, z: Array, offset: Array, mismatch: Array, *, normal: bool) -> None:
         count, dim = z.shape
         columns = [np.ones((count, 1))]
         number = int(math.sqrt(2.0 * max(0.0, count / _PER_FEATURE - dim))) if dim else 0
@@ -113,7 +129,8 @@ class _Averages:
         self._gram = self._design.T @ self._design
         self._gram[np.diag_indices(len(self._gram))] += _RIDGE * count
         self._share = self._design @ np.linalg.solve(self._gram, np.eye(len(self._gram), 1))[:, 0]
-        self._cubes, self._cube_means = self._fitted(offset * (offset * offset - 3.0))
+        cubes = offset * (offset * offset - 3.0) if normal else np.zeros_like(offset)
+        self._cubes, self._cube_means = self._fitted(cubes)
         self._power = np.maximum(np.vecdot(self._cubes.T, self._cubes.T), 1e-300)
         self._spare = max(1, count - len(self._gram) - 1)
 

@@ -21,6 +21,7 @@ from scorevi.trust.weights import (
     FEWEST,
     RELIABLE,
     Weights,
+    are_bounded,
     is_constant,
     normalised,
     smooth,
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 _WIDER = 1 / 3
 """The share of draws from wider than q, so that what q lacks is there to be chosen."""
-
-_LARGE = 5.0
-"""The largest weight, over their mean, up to which no tail of any shape has much in it. Where q is
-the posterior it is 1.5; of a q that is a fifth too narrow 1.2 to 5.5, in 1 to 30 dimensions."""
 
 
 def resample(
@@ -84,7 +81,7 @@ def _weights(pool: Pool) -> Weights:
     Wider draws hide how long a tail q leaves uncovered.
     """
     raw = normalised(pool.log_ratio)
-    if raw.max() * len(raw) <= _LARGE:
+    if are_bounded(raw):
         return Weights(raw, 0.0)
     return smooth(pool.log_ratio)._replace(khat=smooth(pool.of_q.log_ratio).tail)
 

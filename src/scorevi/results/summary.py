@@ -148,7 +148,7 @@ def _errors(fit: Fit, theta: Array, values: Array) -> Array | None:
             loadings = (part - part.mean(axis=0)).T @ z / (len(z) * sd[:, None])
             loadings = np.where(np.isfinite(loadings), loadings, 0.0)
             images = partial(_images, loadings)
-            found = steps(images(mismatch), images(at), at, mismatch, images)
+            found = steps(images(mismatch), images(at), at, mismatch, images, normal=white is fit.q)
         # Of the fit, and of the draws that the table is made from.
         square = np.maximum(found.mean**2, found.mean_error**2) + 1.0 / len(z)
         errors[start : start + _AT_ONCE] = sd * np.sqrt(square)

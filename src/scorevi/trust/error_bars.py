@@ -49,7 +49,8 @@ def error_bars(q: Approximation, fresh: Fresh) -> ErrorBars:
         return np.asarray(white.image(rows)) / q.sd
 
     z, mismatch = white.whiten(theta), q.mismatch(theta, score)
-    found = steps(images(mismatch), images(z), z, mismatch, images)
+    normal = white is q
+    found = steps(images(mismatch), images(z), z, mismatch, images, normal=normal)
     mean_step, mean_error = found.mean * q.sd, found.mean_error * q.sd
     sd_step, sd_error = found.log_sd * q.sd, found.log_sd_error * q.sd
     return ErrorBars(

@@ -18,7 +18,7 @@ from scorevi.trust.examination import (
     Examination,
 )
 from scorevi.trust.verdict import Reason
-from scorevi.trust.weights import RELIABLE, smooth
+from scorevi.trust.weights import RELIABLE, Weights, are_bounded, normalised, smooth
 from scorevi.trust.wider_draws import TIMES, is_affordable, look_again, look_wider
 from scorevi.trust.width import too_wide
 
@@ -66,36 +66,51 @@ def tails(exam: Examination) -> Iterator[Reason]:
 
 def _looked(exam: Examination) -> tuple[list[Reason], int]:
     """Return what the draws so far say, and how many evaluations the next look would take."""
-    found, count = list(_within(exam)), MORE * len(exam.fresh.z)
-    return (found, count) if found else (list(_beyond(exam)), (1 + TIMES) * count)
+    weights, count = exam.weights, MORE * len(exam.fresh.z)
+    assert weights is not None
+    looks = not exam.is_exact and is_affordable(exam.q)
+    if not weights.reliable:
+        # One stray draw has a k-hat of any size. What is wider than q knows better, if it is sure.
+        wider = look_wider(exam) if looks else None
+        if wider is not None and are_bounded(normalised(wider[1])):
+            return list(_beyond(exam, *wider)), (1 + TIMES) * count
+        return list(_unreliable(exam)), count
+    found = list(_within(exam))
+    if found or not looks:
+        return found, count
+    return list(_beyond(exam, *look_wider(exam))), (1 + TIMES) * count
+
+
+def _unreliable(exam: Examination) -> Iterator[Reason]:
+    """Say what it means that the weights cannot be relied on."""
+    weights, fresh = exam.weights, exam.fresh
+    assert weights is not None
+    wide = too_wide(exam.q.coordinates, fresh)
+    if wide is not None:
+        yield Reason(
+            "fail",
+            f"k-hat is {weights.khat:.2f}, above {RELIABLE}: most of the fit lies where the "
+            f"posterior has nothing; the scores put the standard deviation of "
+            f"{exam.labels[wide.parameter]} at {1 / wide.factor:.2g} of the fit's",
+            "Allow more gradients, or try another solver or start: solver='auto', "
+            "initial='laplace'.",
+        )
+        return
+    culprits = _culprits(exam)
+    # Neither arrived, nor to be mended by weights, which have no mean.
+    is_lost = exam.course.status != "converged" and weights.khat > _NO_MEAN
+    yield Reason(
+        "fail" if is_lost else "warn",
+        f"k-hat is {weights.khat:.2f}, above {RELIABLE}: the posterior has tails that the fit "
+        f"does not reach{': ' if culprits else ''}{'; '.join(culprits)}",
+        f"Means may be right and intervals too short. {_instead(exam)}",
+    )
 
 
 def _within(exam: Examination) -> Iterator[Reason]:
-    """Look at the weights; and where they are reliable, at the moments that they give."""
+    """Look at weights that are reliable, and at the moments that they give."""
     weights, fresh = exam.weights, exam.fresh
     assert weights is not None
-    if not weights.reliable:
-        wide = too_wide(exam.q.coordinates, fresh)
-        if wide is not None:
-            yield Reason(
-                "fail",
-                f"k-hat is {weights.khat:.2f}, above {RELIABLE}: most of the fit lies where the "
-                f"posterior has nothing; the scores put the standard deviation of "
-                f"{exam.labels[wide.parameter]} at {1 / wide.factor:.2g} of the fit's",
-                "Allow more gradients, or try another solver or start: solver='auto', "
-                "initial='laplace'.",
-            )
-            return
-        culprits = _culprits(exam)
-        # Neither arrived, nor to be mended by weights, which have no mean.
-        is_lost = exam.course.status != "converged" and weights.khat > _NO_MEAN
-        yield Reason(
-            "fail" if is_lost else "warn",
-            f"k-hat is {weights.khat:.2f}, above {RELIABLE}: the posterior has tails that the fit "
-            f"does not reach{': ' if culprits else ''}{'; '.join(culprits)}",
-            f"Means may be right and intervals too short. {_instead(exam)}",
-        )
-        return
     share = weights.ess / len(weights.weights)
     if share < _EVEN_ENOUGH * math.sqrt(_FEW_DIMENSIONS / max(_FEW_DIMENSIONS, exam.q.dim)):
         culprits = _culprits(exam)
@@ -109,15 +124,12 @@ def _within(exam: Examination) -> Iterator[Reason]:
     yield from _moments(exam, fresh.theta, weights.weights, "the importance weights")
 
 
-def _beyond(exam: Examination) -> Iterator[Reason]:
+def _beyond(exam: Examination, theta: Array, log_ratio: Array) -> Iterator[Reason]:
     """Ask draws from wider than q for the moments; no more than a warning, as they may be few.
 
     They have seen what q has not, so where they cannot tell, nothing can: that is a warning too.
     """
-    if exam.is_exact or not is_affordable(exam.q):
-        return
-    theta, log_ratio = look_wider(exam)
-    weights = smooth(log_ratio)
+    weights = _pooled(log_ratio)
     t, mean = _weighted(exam, theta, weights.weights)
     variance = weights.weights @ (t - mean) ** 2
     agrees = np.abs(0.5 * np.log(variance)).max() < _AGREES
@@ -128,7 +140,7 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
         if not isinstance(exam.q, LowRank):
             spread = (weights.weights * (t - mean).T) @ (t - mean) * sd * sd[:, None]
         theta, log_ratio = look_again(exam, exam.q.mean + sd * mean, spread)
-        weights = smooth(log_ratio)
+        weights = _pooled(log_ratio)
     advice = f"{_intervals(exam, theta, weights.weights)} {_instead(exam)}"
     found = list(_moments(exam, theta, weights.weights, "draws from wider than the fit"))
     for reason in found:
@@ -141,6 +153,12 @@ def _beyond(exam: Examination) -> Iterator[Reason]:
             "the posterior has tails that the fit does not reach",
             advice,
         )
+
+
+def _pooled(log_ratio: Array) -> Weights:
+    """Weigh draws of q and wider ones: as they are where no weight is large, else smoothed."""
+    raw = normalised(log_ratio)
+    return Weights(raw, 0.0) if are_bounded(raw) else smooth(log_ratio)
 
 
 def _instead(exam: Examination) -> str:
