@@ -62,7 +62,8 @@ def steps(
         Maps rows of whitened space to parameters in standard deviations.
     normal
         Whether q is one Gaussian. Of others z has mean 0 and covariance I too, but cubes of it have
-        means of their own, and take no noise out.
+        means of their own and take no noise out, and products with polynomials are no derivatives:
+        the step is then that of the slope alone.
     """
     count, dim = z.shape
     if dim > _BLOCK and count <= _PER_FEATURE * dim:
@@ -92,6 +93,17 @@ def _newton(
     square = offset * offset
     wider = shift * offset
     averages = _Averages(z, offset, mismatch, normal=normal)
+    if not normal:
+        (slope,), _ = averages(wider)
+        precision = np.maximum(1.0 - slope, _LEAST_CURVED)
+        (mean, log_sd), (mean_error, log_sd_error) = averages(shift, 0.5 * wider)
+        return Steps(
+            mean / precision,
+            mean_error / precision,
+            log_sd / precision,
+            log_sd_error / precision,
+            1.0,
+        )
     (slope, bend, twist), _ = averages(wider, shift * (square - 1.0), wider * (square - 3.0))
     precision = np.maximum(1.0 - slope, _LEAST_CURVED)
     across = np.maximum(2.0 * precision - twist, _LEAST_CURVED)
