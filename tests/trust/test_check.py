@@ -383,3 +383,41 @@ def test_a_stray_draw_is_no_reason_to_refuse():
     far = dataclasses.replace(fit, q=scorevi.Gaussian.from_moments([0, 0], 0.05 * np.eye(2)))
     with pytest.raises(scorevi.FitError, match="k-hat"):
         far.resample(2000, seed=0)
+
+
+def with_bump(height, place=2.3, width=0.05):
+    """A standard normal in two dimensions with a bump, which holds a hundredth of it at most."""
+
+    def bump(x):
+        return height * np.exp(-0.5 * ((x[:, 0] - place) / width) ** 2)
+
+    def score(x):
+        found, share = -x, bump(x) / (1.0 + bump(x))
+        found[:, 0] -= share * (x[:, 0] - place) / width**2
+        return found
+
+    def log_density(x):
+        return -0.5 * np.vecdot(x, x) + np.log1p(bump(x))
+
+    return scorevi.from_function(score, 2, log_density, batched=True)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_stray_draw_is_no_reason_to_warn(seed):
+    """One draw in a bump has a k-hat of any size; wider draws bound what it can weigh."""
+    fit = scorevi.fit(random_gaussian(2), seed=0)
+    stray = dataclasses.replace(fit, q=scorevi.Gaussian.standard(2), target=with_bump(2.5))
+    verdict = stray.check(seed=seed, modes=False)
+    assert verdict == "pass"
+    assert verdict.khat > 0.7
+    assert "of a few stray draws, ESS" in verdict.explain()
+    assert "of a few stray draws, ESS" in verdict.figures
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_wider_draws_do_not_bound_is_a_reason_to_warn(seed):
+    """The same q where the posterior is 1.6 times as wide along one parameter."""
+    fit = scorevi.fit(random_gaussian(2), seed=0)
+    wide = gaussian([0.0, 0.0], np.diag([1.6**2, 1.0]))
+    narrow = dataclasses.replace(fit, q=scorevi.Gaussian.standard(2), target=wide)
+    assert narrow.check(seed=seed, modes=False) != "pass"

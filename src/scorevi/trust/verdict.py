@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from scorevi.base.html import card, list_html, note
+from scorevi.trust.weights import RELIABLE
 
 _MEANING = {
     "pass": "Nothing that was looked at speaks against this fit.",
@@ -70,16 +71,24 @@ class Verdict(str):
         return _MEANING[str(self)]
 
     @property
+    def is_stray(self) -> bool:
+        """Whether k-hat is that of a few stray draws, and nothing speaks against the weights."""
+        return self == "pass" and self.khat > RELIABLE
+
+    @property
     def figures(self) -> str:
         """What it rests on, in figures."""
         cost = f"{self.num_evaluations} evaluations"
-        return (
-            cost if math.isnan(self.khat) else f"k-hat {self.khat:.2f}, ESS {self.ess:.0%}, {cost}"
-        )
+        return cost if math.isnan(self.khat) else f"{self._of_weights}, {cost}"
+
+    @property
+    def _of_weights(self) -> str:
+        stray = " of a few stray draws" if self.is_stray else ""
+        return f"k-hat {self.khat:.2f}{stray}, ESS {self.ess:.0%}"
 
     def explain(self) -> str:
         """Return the verdict and its reasons with advice, a line each."""
-        figures = "" if math.isnan(self.khat) else f" (k-hat {self.khat:.2f}, ESS {self.ess:.0%})"
+        figures = "" if math.isnan(self.khat) else f" ({self._of_weights})"
         cost = f", for {self.num_evaluations} evaluations" if self.num_evaluations else ""
         lines = [f"{self}{figures}{cost}"]
         lines += [f"- {reason.text}. {reason.advice}" for reason in self.reasons]

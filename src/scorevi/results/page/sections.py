@@ -74,10 +74,14 @@ def _figures(fit: Fit) -> str:
     if verdict.khat == -math.inf:
         parts.append("All importance weights are the same.")
     elif not math.isnan(verdict.khat):
+        meaning = (
+            "that of a few stray draws; others, from wider than the fit, leave no large weight"
+            if verdict.is_stray
+            else "the tail of the importance weights; below 0.7 they can be relied on"
+        )
         parts.append(
-            f"<b>k-hat {verdict.khat:.2f}</b>: the tail of the importance weights; below 0.7 they "
-            f"can be relied on. <b>ESS {verdict.ess:.0%}</b>: so many of the draws are worth "
-            "independent ones of the posterior."
+            f"<b>k-hat {verdict.khat:.2f}</b>: {meaning}. <b>ESS {verdict.ess:.0%}</b>: so many "
+            "of the draws are worth independent ones of the posterior."
         )
     return " ".join(parts)
 
