@@ -347,3 +347,18 @@ def test_halves_of_a_matrix_count_by_their_noise():
     merged, left = _merged(matrix, noise)
     np.testing.assert_allclose(merged, [[1.0, 0.125], [0.125, 2.0]])
     np.testing.assert_allclose(left, [[0.05, 0.075], [0.075, 0.05]])
+
+
+@pytest.mark.slow
+def test_what_is_returned_has_been_drawn_from(monkeypatch):
+    """A Gaussian given scales that no draw has tried may be far too wide between the pairs."""
+    tried, step = [], nesting._step
+
+    def recording(state, batch):
+        tried.append(state.q.given)
+        return step(state, batch)
+
+    monkeypatch.setattr(nesting, "_step", recording)
+    fit = scorevi.fit(hierarchies()["hospitals-centered"](), seed=0)
+    assert isinstance(fit.q, Nested)
+    assert fit.q.given is tried[-1]

@@ -49,9 +49,10 @@ def test_a_fit_in_the_neck_fails(seed):
     verdict = fit.check(seed=seed)
     assert verdict == "fail"
     assert "nats higher" in verdict.explain()
-    assert verdict.num_evaluations < 5000
     assert fit_gaussian(target, seed=seed).mean[0] > -4
-    assert "nats higher" not in fit.check(seed=seed, modes=False).explain()
+    without = fit.check(seed=seed, modes=False)
+    assert "nats higher" not in without.explain()
+    assert verdict.num_evaluations - without.num_evaluations < 4000
 
 
 def test_where_the_posterior_is_near_gaussian_it_costs_little():

@@ -50,6 +50,7 @@ class Gathering:
     def ask(self, chain: int, theta: Array) -> Evaluation:
         """Wait until somebody has evaluated at the point of a chain."""
         with self._changed:
+            self._answers.pop(chain, None)  # of a point before, answered twice
             self._points[chain] = np.array(theta)
             self._changed.notify_all()
             self._changed.wait_for(lambda: chain in self._answers)
@@ -58,14 +59,16 @@ class Gathering:
     def serve(self, patience: float) -> bool:
         """Evaluate what all chains have asked for; False if not all of them have, for so long.
 
-        For one lasting thread, because the processes that a thread starts may end with it.
+        For one lasting thread, because the processes that a thread starts may end with it. That is
+        the one which Ctrl-C interrupts, at any moment: a point is forgotten only when its answer is
+        there, so that whoever still waits is served the next time.
         """
         with self._changed:
             everyone = self._changed.wait_for(lambda: self._asking <= len(self._points), patience)
             if not everyone or not self._points:
                 return False
             chains = sorted(self._points)
-            points = np.array([self._points.pop(chain) for chain in chains])
+            points = np.array([self._points[chain] for chain in chains])
         size = len(points)
         why = Failure("raised", "the evaluation was interrupted")
         unknown = np.full(points.shape, np.nan), np.full(size, np.nan)
@@ -110,6 +113,7 @@ class Gathering:
                     None if log_density is None else np.array(log_density[row : row + 1]),
                     {0: failures[row]} if row in failures else {},
                 )
+                del self._points[chain]
             self._changed.notify_all()
 
 

@@ -22,6 +22,7 @@ from scorevi.base.arrays import Array, Mask
 from scorevi.base.threads import one_thread
 from scorevi.families import is_sound
 from scorevi.families.gaussian import HALF_LOG_2PI
+from scorevi.families.given import Given
 from scorevi.solvers.base import Batch
 from scorevi.solvers.nesting_state import (
     VERY_ROUGHLY,
@@ -138,7 +139,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
         return afresh(following), info
     is_known = np.abs(off[-len(recent) :]) < _KNOWN
     outside = farthest(recent[is_known], counted[is_known])
-    return _ended(following, info, outside), info
+    return _ended(following, info, outside, q.given), info
 
 
 def _pairs(state: NestingState) -> tuple[tuple[Array, Array, Array, Array], Mask]:
@@ -213,8 +214,12 @@ def _counted(state: NestingState, recent: Array, sane: Mask) -> tuple[Array, Arr
     return importance(log_t - state.mixed[last]), importance(wide - state.mixed[last])
 
 
-def _ended(state: NestingState, info: NestingInfo, outside: float) -> NestingState:
-    """End where the scales are known, or where they will not be."""
+def _ended(state: NestingState, info: NestingInfo, outside: float, tried: Given) -> NestingState:
+    """End where the scales are known, or where they will not be.
+
+    With ``tried``, the Gaussian given them that the last draws are of: another one, of a few more
+    pairs, may be far too wide at scales between those, which only draws from it would show.
+    """
     over, dim = state.q.over, state.q.dim
     drawn, effective = int(state.counts.sum()), info.effective
     is_settled = False
@@ -229,14 +234,16 @@ def _ended(state: NestingState, info: NestingInfo, outside: float) -> NestingSta
         effective * longest < _HOPEFUL * _EFFECTIVE * drawn or not info.fisher < _UNLIKE
     )
     is_long = drawn >= (_SOONER[0] + _SOONER[1] * dim if is_hopeless else longest)
-    if not is_long and not (is_settled and effective >= _EFFECTIVE):
-        return state
     is_exact = state.left <= EXACT
     most = _UNLIKE if is_exact else min(_UNLIKE, _WORSE * max(state.fisher, _SMALL))
+    is_good = effective >= _EFFECTIVE and info.fisher < most
+    if not is_long and not (is_settled and is_good):
+        return state
     scales = "one scale" if over.dim == 1 else f"{over.dim} scales"
     return state._replace(
+        q=dataclasses.replace(state.q, given=tried),
         ending=f"Gaussian given {scales}, with {effective:.0f} effective draws of them",
-        cut=effective < _EFFECTIVE or not info.fisher < most,
+        cut=not is_good,
     )
 
 

@@ -58,8 +58,9 @@ class Weights(NamedTuple):
 
     @property
     def ess(self) -> float:
-        """The effective sample size, 1/Σw²."""
-        return float(1.0 / (self.weights @ self.weights))
+        """The effective sample size, 1/Σw²; 0 where no draw has a weight."""
+        squares = float(self.weights @ self.weights)
+        return 1.0 / squares if squares > 0.0 else 0.0
 
 
 def smooth(log_ratio: Array) -> Weights:
