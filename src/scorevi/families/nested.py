@@ -10,13 +10,12 @@ of a few thousand points of t, evenly spread, and the exact moments of y given e
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Self, overload
 
 import numpy as np
 import scipy.linalg
 import scipy.special
-import scipy.stats.qmc
 from numpy.typing import ArrayLike
 
 from scorevi.base.arrays import AnyArray, Array, Seed, as_count, as_rng
@@ -101,9 +100,7 @@ class Nested:
     @cached_property
     def coordinates(self) -> Gaussian:
         """The Gaussian with the same mean and covariance, to whiten by."""
-        width = self.over.noise_width
-        even = scipy.stats.qmc.Sobol(width, rng=np.random.default_rng(0)).random(self.even)
-        t = np.asarray(self.over.points(scipy.special.ndtri(even)).theta)
+        t = np.asarray(self.over.points(_even(self.over.noise_width, self.even)).theta)
         means, within = self.given.moments(t)
         z = np.concatenate([t, means], axis=1)
         mean = z.mean(axis=0)
@@ -206,9 +203,7 @@ class Nested:
     @cached_property
     def as_mixture(self) -> Mixture:
         """A mixture of 64 that looks the same, for pictures: one for each of as many t."""
-        width = self.over.noise_width
-        even = scipy.stats.qmc.Sobol(width, rng=np.random.default_rng(0)).random(_SHOWN)
-        t = np.asarray(self.over.points(scipy.special.ndtri(even)).theta)
+        t = np.asarray(self.over.points(_even(self.over.noise_width, _SHOWN)).theta)
         narrow = self.over.coordinates.scaled(_SMOOTHED)
         parts = []
         for one in t:
@@ -240,3 +235,14 @@ class Nested:
 
     def _joined(self, t: Array, y: Array) -> Array:
         return np.asarray(self.base.unwhiten(np.concatenate([t, y], axis=1) @ self.turn.T))
+
+
+@lru_cache(maxsize=16)
+def _even(width: int, count: int) -> Array:
+    """Return standard normal numbers that are evenly spread, (count, width)."""
+    from scipy.stats import qmc  # takes as long to import as all else
+
+    sobol = qmc.Sobol(width, rng=np.random.default_rng(0))
+    found: Array = scipy.special.ndtri(sobol.random(count))
+    found.flags.writeable = False
+    return found
