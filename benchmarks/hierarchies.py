@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 import scorevi
+from benchmarks.guides import flat_model, log_density_of
 from scorevi.studies.best_gaussian import best_gaussian
 from scorevi.studies.hierarchies import hierarchies
 from scorevi.studies.hierarchies.best import noise_for
@@ -132,10 +133,6 @@ def _bbvi(target, seed, z):
     return max(_by(scorevi.BBVI(learning_rate=rate))(target, seed, z) for rate in RATES)
 
 
-def _log_density(target: scorevi.targets.JaxTarget):
-    return lambda theta: target.log_density_and_score(theta[None])[0][0]
-
-
 def _pathfinder(target, seed, z):
     """Run it from the best of four points, as it is meant to be."""
     if not isinstance(target, scorevi.targets.JaxTarget):
@@ -148,7 +145,7 @@ def _pathfinder(target, seed, z):
         for k in range(4):
             first, second = jax.random.split(jax.random.key(10 * seed + k))
             point = jax.random.uniform(first, (target.dim,), minval=-2.0, maxval=2.0)
-            state, _ = approximate(second, _log_density(target), point)
+            state, _ = approximate(second, log_density_of(target), point)
             draws, _ = blackjax.vi.pathfinder.sample(second, state, 4000)
             mean = np.asarray(draws).mean(axis=0)
             q = scorevi.Gaussian.from_moments(mean, np.cov(np.asarray(draws).T))
@@ -163,13 +160,7 @@ def _numpyro_guide(target, seed, z):
     from numpyro.infer import SVI, Trace_ELBO
     from numpyro.infer.autoguide import AutoMultivariateNormal
 
-    def model():
-        flat = numpyro.distributions.ImproperUniform(
-            numpyro.distributions.constraints.real_vector, (), (target.dim,)
-        )
-        theta = numpyro.sample("theta", flat)
-        numpyro.factor("log_density", _log_density(target)(theta))
-
+    model = flat_model(target)
     found = []
     with jax.enable_x64(True):
         for rate in RATES:

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 import scorevi
+from benchmarks.guides import flat_model, log_density_of
 from benchmarks.nuts import run_nutpie
 from scorevi.studies.hierarchies import hierarchies
 from scorevi.studies.hierarchies.best import noise_for
@@ -114,12 +115,7 @@ def _advi(target: JaxTarget, truth: Truth) -> Cell:
     from numpyro.infer import SVI, Trace_ELBO
     from numpyro.infer.autoguide import AutoMultivariateNormal
 
-    def model() -> None:
-        real = numpyro.distributions.constraints.real_vector
-        flat = numpyro.distributions.ImproperUniform(real, (), (target.dim,))
-        theta = numpyro.sample("theta", flat)
-        numpyro.factor("log_density", log_density_of(target)(theta))
-
+    model = flat_model(target)
     found = []
     for rate in RATES:
         guide = AutoMultivariateNormal(model)
@@ -138,11 +134,6 @@ def _advi(target: JaxTarget, truth: Truth) -> Cell:
         reached = elbo(q, target, noise_for(target.dim))
         found.append((reached, Cell(GRADIENTS, seconds, *errors_of(q.mean, q.sd, truth))))
     return max(found)[1]
-
-
-def log_density_of(target: JaxTarget) -> Callable[[Any], Any]:
-    """Return the log density of one point, in JAX."""
-    return lambda theta: target.log_density_and_score(theta[None])[0][0]
 
 
 def _counting(log_density: Callable[[Any], Any]) -> tuple[Callable[[Any], Any], list[int]]:

@@ -37,6 +37,42 @@ def test_a_step_that_is_too_wide_along_a_bent_direction_is_shortened_there_only(
     assert along[1] >= 1.25
 
 
+def _bent_elsewhere(goes_with: int) -> tuple[Evidence, np.ndarray]:
+    """Return pairs straight along the first axis, which is narrow, and bent along the second."""
+    rng = np.random.default_rng(7)
+    z = rng.standard_normal((400, 4))
+    h = -z * np.array([1e-4, 1.0, 1.0, 1.0])
+    h[:, 1] += z[:, goes_with] * z[:, 2]
+    evidence = regress(z, h, np.ones(len(z)))
+    assert evidence is not None
+    return evidence, np.eye(4)[0]
+
+
+def test_a_straight_direction_is_not_held_back_by_what_is_bent_without_it():
+    evidence, first = _bent_elsewhere(goes_with=3)
+    plain = float(evidence.bent(first[:, None])[0])
+    assert plain == pytest.approx(0.5, rel=0.2)
+    # By chance 4 of 400 pairs are explained: a tenth of the size.
+    assert evidence.bent_by(first) < 0.3 * plain
+    _, values, vectors = trusted_step(evidence)
+    assert (vectors[0] ** 2) @ values > 1.6
+
+
+def test_a_straight_direction_is_held_back_by_what_would_grow_with_it():
+    evidence, first = _bent_elsewhere(goes_with=0)
+    plain = float(evidence.bent(first[:, None])[0])
+    assert evidence.bent_by(first) == pytest.approx(plain, rel=0.1)
+    _, values, vectors = trusted_step(evidence)
+    assert (vectors[0] ** 2) @ values == pytest.approx(1.25, rel=0.05)
+
+
+def test_too_few_pairs_do_not_free_a_direction():
+    evidence, first = _bent_elsewhere(goes_with=3)
+    assert evidence.pairs is not None
+    few = evidence._replace(pairs=tuple(part[:15] for part in evidence.pairs))
+    assert few.bent_by(first) == float(few.bent(first[:, None])[0])
+
+
 def test_even_weights_are_not_cut_off():
     """Those that are cut off at 1 favour the middle: E|z|² would be below D."""
     rng = np.random.default_rng(0)

@@ -44,6 +44,8 @@ _STRAIGHT = 0.15
 """Mean square of what a line leaves, summed over all directions: below this no valley matters."""
 _SPARE = 4
 """Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
+_PER_DIRECTION = 4
+"""Pairs for each dimension, from which on it can be asked what goes with a direction."""
 LARGE = 128
 """Dimensions beyond which the kernel and a basis of one's own would cost more than gradients."""
 
@@ -63,6 +65,8 @@ class Evidence(NamedTuple):
     """Second moments of what a line leaves of the scores, (D, D); None where pairs cannot tell."""
     rounding: float = 0.0
     """Where it is linear: the size of an eigenvalue of the precision that may be rounding alone."""
+    pairs: tuple[Array, Array, Array] | None = None
+    """Whitened draws, what a line leaves of their scores, and weights: (n, D), (n, D), (n,)."""
 
     def bent(self, directions: Array) -> Array:
         """Return what a line leaves of the scores along unit vectors, the columns of (D, k).
@@ -74,6 +78,30 @@ class Evidence(NamedTuple):
         along = _diagonal(directions, self.left)
         overall = float(np.trace(self.left)) / len(self.left)
         return np.asarray(np.sqrt(np.maximum(along, overall)))
+
+    def bent_by(self, direction: Array) -> float:
+        """Return what a line leaves of the scores along a unit vector, or because of it.
+
+        Where q becomes wider along u, of what is left along other directions that part grows which
+        goes with z_u z. It is found by a regression, whose own noise is not taken off: few pairs
+        do not say that there is none.
+        """
+        plain = float(self.bent(direction[:, None])[0])
+        if self.left is None or self.pairs is None:
+            return plain
+        z, residual, weight = self.pairs
+        count, dim = z.shape
+        root = np.sqrt(weight)[:, None]
+        products = z * (z @ direction)[:, None] * root
+        hat = least_squares(products) if count >= _PER_DIRECTION * dim else None
+        if hat is None:
+            return plain
+        whole = residual * root
+        part = products @ (hat @ whole)
+        share = float(np.vdot(part, part)) / max(float(np.vdot(whole, whole)), 1e-300)
+        along = float(direction @ self.left @ direction)
+        overall = share * float(np.trace(self.left)) / dim
+        return min(plain, math.sqrt(max(along, overall)))
 
 
 def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
@@ -115,7 +143,8 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
                 raw = Coefficients(found.values, np.concatenate([found.noise[:1], noise]))
                 intercept, slope = _followed(along, basis, raw, intercept, slope)
     trust = max(intercept_trust, slope_trust)
-    return Evidence(intercept, np.eye(dim) - slope, trust, False, left)
+    pairs = (z, line.residual, weight)
+    return Evidence(intercept, np.eye(dim) - slope, trust, False, left, pairs=pairs)
 
 
 def _followed(

@@ -12,7 +12,8 @@ the whitened coordinates of the current q, and asks after every batch what all o
    within a trust region. As the coefficients sink into their noise the steps anneal by themselves:
    there is no learning rate. The region is small where the score is bent, a quarter of a variance
    and a third of a standard deviation, and as much wider as it is straighter along the same
-   direction: what is linear may be extrapolated.
+   direction: what is linear may be extrapolated. A direction that this holds back is asked by
+   itself, whether what is bent elsewhere goes with it at all.
 3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
    and the step is taken whole: q is then p, after D + 2 gradients.
 
@@ -169,7 +170,7 @@ class Replay:
 def trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
     """Go to the precision found, within bounds."""
     precision, vectors = np.linalg.eigh(evidence.precision)
-    reach = _reach(evidence, vectors)
+    reach = _reach(evidence, vectors, precision)
     precision = np.clip(precision, 1.0 / reach, reach)
     shift = vectors @ ((vectors.T @ evidence.intercept) / precision)
     length = float(np.linalg.norm(shift))
@@ -181,10 +182,21 @@ def trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
     return shift * min(1.0, bound / length), 1.0 / precision, vectors
 
 
-def _reach(evidence: Evidence, directions: Array) -> Array:
-    """Return the factor by which the variance along each direction may change."""
-    bent = np.maximum(evidence.bent(directions), 1e-300)
-    return np.clip(_STRAIGHT / bent, _REACH, _LONGEST_REACH)
+def _reach(evidence: Evidence, directions: Array, precision: Array) -> Array:
+    """Return the factor by which the variance along each direction may change.
+
+    In a regression with raw units q begins a thousand times too narrow along one of them, and what
+    is bent along the others would hold it back for ever.
+    """
+    bent = evidence.bent(directions)
+    reach = _within(bent)
+    for k in np.flatnonzero((precision * reach < 1.0) | (precision > reach)):
+        bent[k] = evidence.bent_by(directions[:, k])
+    return _within(bent)
+
+
+def _within(bent: Array) -> Array:
+    return np.clip(_STRAIGHT / np.maximum(bent, 1e-300), _REACH, _LONGEST_REACH)
 
 
 def _whole_step(evidence: Evidence) -> tuple[Array, Array, Array]:
