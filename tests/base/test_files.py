@@ -11,7 +11,7 @@ from conftest import gsm_fit
 
 import scorevi
 from scorevi.base.files import appearing, write_arrays
-from scorevi.results.export import write_draws
+from scorevi.results.writing import write_draws
 
 
 def names(folder):

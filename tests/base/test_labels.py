@@ -10,8 +10,8 @@ from conftest import gsm_fit
 
 import scorevi
 from scorevi.base.labels import theta_labels
-from scorevi.results.export import write_draws
 from scorevi.results.report import print_report
+from scorevi.results.writing import write_draws
 
 COORDS = {"dims": {"z": ["side"]}, "coords": {"side": ["north", "south"]}}
 

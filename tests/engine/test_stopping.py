@@ -6,8 +6,9 @@ from conftest import SEEDS
 from one_gaussian import fit_gaussian, iterate_gaussian
 
 import scorevi
+from scorevi.engine.gains import gain_between
 from scorevi.engine.records import Updates
-from scorevi.engine.stopping import StopRule, _gain
+from scorevi.engine.stopping import StopRule
 from scorevi.examples import (
     eight_schools,
     funnel,
@@ -152,7 +153,7 @@ def test_the_interval_of_a_gain_covers_it():
     covered = 0
     for _ in range(400):
         values = np.where(older, 0.0, 0.3) + rng.normal(size=80) / np.sqrt(sizes)
-        gain = _gain(values, sizes, older, ~older)
+        gain = gain_between(values, sizes, older, ~older)
         covered += abs(gain.mean - 0.3) < 2 * gain.error
         assert gain.spread == pytest.approx(1.0, rel=0.4)
     assert 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400) < covered / 400 < 0.99

@@ -14,8 +14,8 @@ from conftest import gsm_fit
 
 import scorevi
 from scorevi.examples import eight_schools
-from scorevi.results.export import write_draws
 from scorevi.results.report import as_json, print_report
+from scorevi.results.writing import write_draws
 
 
 @pytest.fixture(scope="module")

@@ -26,10 +26,10 @@ from scorevi.cli.options import (
 )
 from scorevi.cli.output import check_out, exit_as, load_model, naming, print_fit, unless
 from scorevi.fit import fit as run_fit
-from scorevi.results.export import check_format, write_draws
 from scorevi.results.page import check_page
 from scorevi.results.protected import protected
 from scorevi.results.restarting import placed
+from scorevi.results.writing import check_format, write_draws
 from scorevi.solvers import FAMILIES, SOLVERS
 from scorevi.starts.start import WAYS
 

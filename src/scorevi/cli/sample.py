@@ -20,8 +20,8 @@ from scorevi.cli.options import (
     target_options,
 )
 from scorevi.cli.output import check_out, exit_as, load_model, naming, print_fit, unless
-from scorevi.results.export import check_format
 from scorevi.results.sample_export import write_sample
+from scorevi.results.writing import check_format
 from scorevi.sample import MOST
 from scorevi.sample import sample as run_sample
 from scorevi.sampling.drawing import METHODS

@@ -10,8 +10,8 @@ import numpy as np
 from scorevi.base.pairs import Draws
 from scorevi.base.status import Status
 from scorevi.engine.contradiction import ADVICE, contradiction
+from scorevi.engine.gains import FEWEST, still_moving
 from scorevi.engine.quality import Quality
-from scorevi.engine.stopping import FEWEST, still_moving
 from scorevi.families import Family
 from scorevi.targets.isolated import IsolatedTarget
 from scorevi.targets.observations import blame

@@ -13,10 +13,11 @@ does not matter to anything that is done with draws, but at least a twentieth of
 one; of the log Fisher residual a quarter of its spread, or a tenth. Two looks in a row must agree.
 Where the noise is so large that it hides gains of many nats, nothing is known to be level.
 
-A fit that is level while independent draws still agree on the way to go (:func:`still_moving`)
-has not arrived: its steps have become too short. It is given twice the effort to prove otherwise,
-and has *stalled* then. So has a fit that is no better than when it had spent a quarter of its
-effort, though never level: q wanders, as it does where no Gaussian comes near.
+A fit that is level while independent draws still agree on the way to go
+(:func:`scorevi.engine.gains.still_moving`) has not arrived: its steps have become too short. It is
+given twice the effort to prove otherwise, and has *stalled* then. So has a fit that is no better
+than when it had spent a quarter of its effort, though never level: q wanders, as it does where no
+Gaussian comes near.
 
 Where a solver can go on from there with a larger family (:class:`scorevi.solvers.base.Grows`), it
 is asked to first; and then says itself when nothing is left to gain.
@@ -25,7 +26,7 @@ is asked to first; and then says itself when nothing is left to gain.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,24 +34,19 @@ from scorevi.base.arrays import Array, Mask
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.status import Status
 from scorevi.engine.arrival import Distance
+from scorevi.engine.gains import gain_between, still_moving
 from scorevi.engine.records import Updates
 from scorevi.solvers import LowRankReplay, Solver
 from scorevi.solvers.base import Grows
 
 TOLERANCE = 0.1
 """In standard deviations, and of their logarithms."""
-FEWEST = 20
-"""Signs that are too few to tell a coin from a direction."""
 _EXACT = 1e-7
 """D times the Fisher residual, about four times the KL divergence, of a fit that is exact."""
 _ELBO, _LOG_FISHER = (0.5, 0.05, 1.0), (0.25, 0.1, math.inf)
 """What is worth waiting for: in spreads of a single draw, at least, and at most."""
-_CONFIDENCE = 2.0
-"""Standard errors: the upper end of an interval of 95 %."""
-_WORSE = 3.0
 _UNRELATED = 0.9
 """A Fisher residual near 1, that of a score which knows nothing of q."""
-_OUTLYING = 4.0
 _EARLY, _OLDER = (0.125, 0.25), (0.5, 0.75)
 """Windows before the last quarter, in parts of the effort."""
 _LEAST_UPDATES, _LEAST_GRADIENTS, _LEAST_IN_WINDOW = 16, 64, 3
@@ -62,50 +58,6 @@ _NEARLY = 3.0
 """Tolerances from the best Gaussian, at which a larger family may begin."""
 _PATIENCE = 1.1
 """By how much the effort must grow before the next look."""
-
-
-def still_moving(drifts: Array) -> float | None:
-    """Return the share of recent updates whose draws agree on the way to go, if it is telling.
-
-    In a fit that has settled the sign of :func:`scorevi.base.estimates.drift` is a toss of a coin,
-    however heavy the tails of its size are. The last quarter of the updates is counted, or the last
-    20 if those are among the last half; the share is returned if it is at least 2/3 and 4 standard
-    errors above 1/2, which settled fits reach with probability 3e-5.
-    """
-    count = len(drifts)
-    recent = drifts[-max(math.ceil(count / 4), min(FEWEST, count // 2), 1) :]
-    recent = recent[np.isfinite(recent) & (recent != 0.0)]
-    if len(recent) < FEWEST:
-        return None
-    share = float((recent > 0).mean())
-    return share if share >= max(2 / 3, 0.5 + 2 / math.sqrt(len(recent))) else None
-
-
-class Gain(NamedTuple):
-    """What was gained from one window to the next, on average over draws."""
-
-    mean: float
-    error: float
-    """Its standard error."""
-    spread: float
-    """The standard deviation of a single draw."""
-
-    @property
-    def upper(self) -> float:
-        """The upper end of the confidence interval."""
-        return self.mean + _CONFIDENCE * self.error
-
-    @property
-    def is_loss(self) -> bool:
-        """Whether it has become worse, whatever the noise."""
-        return self.mean < -_WORSE * self.error
-
-    def is_below(self, spreads: float, least: float, most: float) -> bool:
-        """Whether even the upper end of the interval is not worth waiting for."""
-        return self.upper <= min(most, max(least, spreads * self.spread))
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.2g} ± {_CONFIDENCE * self.error:.2g}"
 
 
 class Watched(Protocol):
@@ -237,7 +189,8 @@ class StopRule:
         def nothing(before: Mask, *, nor_lost: bool) -> str:
             """Return what the last quarter gained upon a window before, if it is nothing."""
             gains = {
-                name: _gain(values, sizes, before, newer) for name, (values, _) in watched.items()
+                name: gain_between(values, sizes, before, newer)
+                for name, (values, _) in watched.items()
             }
             if not all(gain.is_below(*watched[name][1]) for name, gain in gains.items()):
                 return ""
@@ -271,26 +224,6 @@ class StopRule:
             f"nothing is gained any more ({said}), yet in {share:.0%} of the last updates the "
             "draws agreed on the way to go",
         )
-
-
-def _gain(values: Array, sizes: Array, older: Mask, newer: Mask) -> Gain:
-    """Compare two windows of means over ``sizes`` draws each."""
-    both = older | newer
-    middle = float(np.median(values[both]))
-    # Of a heavy tail the means would tell more about a few draws than about q.
-    deviations = np.abs(values[both] - middle) * np.sqrt(sizes[both])
-    reach = _OUTLYING * 1.4826 * float(np.median(deviations)) / np.sqrt(sizes)
-    values = np.clip(values, middle - reach, middle + reach)
-    means, errors, spreads = [], [], []
-    for window in (older, newer):
-        weight = sizes[window] / sizes[window].sum()
-        mean = float(weight @ values[window])
-        count = int(window.sum())
-        spread = float(np.sum(sizes[window] * (values[window] - mean) ** 2)) / (count - 1)
-        means.append(mean)
-        errors.append(spread / float(sizes[window].sum()))
-        spreads.append(spread)
-    return Gain(means[1] - means[0], math.sqrt(sum(errors)), math.sqrt(sum(spreads) / 2))
 
 
 def stop_rules(dim: int, tolerance: float, solver: Solver, *, ends: bool) -> list[StopRule]:

@@ -1,13 +1,9 @@
-"""Draws for other tools: ArviZ, pandas, netCDF, Parquet and CSV."""
+"""Draws for ArviZ."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import itertools
-import math
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +12,6 @@ import scipy.special
 from scorevi.base.arrays import AnyArray, Array, Seed, as_count, seed_entropy
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.extras import require
-from scorevi.base.files import check_folder
-from scorevi.base.labels import labels_of
 from scorevi.base.status import warn_each_time
 from scorevi.base.target import named_by, split
 from scorevi.base.variables import Include, Variables, check_include
@@ -29,7 +23,6 @@ if TYPE_CHECKING:
 _OF_ARVIZ = ("chain", "draw")
 _REASON = 300
 """The most characters of another library's message to repeat."""
-_NEEDS = {".nc": "arviz", ".csv": None, ".parquet": "pyarrow"}
 
 
 def to_arviz(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
@@ -108,9 +101,13 @@ def _predicted(variables: Variables, theta: Array, seed: int) -> dict[str, Array
     try:
         return variables.predicted(theta, seed)
     except ValueError as error:
-        reason = str(error).partition("\n")[0].rstrip(".")[:_REASON]
-        warn_each_time(f"The group posterior_predictive is left out: {reason}.")
+        warn_each_time(f"The group posterior_predictive is left out: {reason_of(error)}.")
         return {}
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of another library's message; some go on with what they were given."""
+    return str(error).partition("\n")[0].rstrip(".")[:_REASON]
 
 
 def importance(fit: Fit, theta: Array) -> dict[str, Array]:
@@ -233,84 +230,3 @@ def _where_alike(
 def _leading(dims: dict[str, list[str]], named: dict[str, Array]) -> dict[str, list[str]]:
     """Cut the dims of multivariate data, whose log likelihood has fewer axes than they have."""
     return {name: dims[name][: value.ndim - 1] for name, value in named.items() if name in dims}
-
-
-def to_pandas(fit: Fit, size: int = 1000, seed: Seed = None, include: Include = "all") -> Any:
-    """Return draws as a data frame: a row per draw, a column per entry, such as ``beta[0,1]``."""
-    pandas = require("pandas")
-    return pandas.DataFrame(columns_of(fit, fit.draws(size, seed, include)))
-
-
-def write_draws(
-    fit: Fit,
-    path: str | Path,
-    size: int = 1000,
-    seed: Seed = None,
-    include: Include = "all",
-) -> None:
-    """Write draws to a ``.nc`` (ArviZ), ``.csv`` or ``.parquet`` file, by the path's ending."""
-    write(
-        path,
-        lambda: to_arviz(fit, size, seed, include),
-        lambda: columns_of(fit, fit.draws(size, seed, include)),
-    )
-
-
-def write(
-    path: str | Path, tree: Callable[[], Any], columns: Callable[[], dict[str, AnyArray]]
-) -> None:
-    """Write what ArviZ takes, or columns, by the path's ending."""
-    path = check_format(check_folder(path))
-    try:
-        if path.suffix == ".nc":
-            tree().to_netcdf(str(path))
-        else:
-            put = _write_csv if path.suffix == ".csv" else _write_parquet
-            put(columns(), path)
-    except (OSError, ValueError, KeyError) as error:
-        # netCDF refuses some names of variables, such as those with a slash.
-        # The first line, because xarray goes on to print what it was to write.
-        reason = str(error).partition("\n")[0].rstrip(".")[:_REASON]
-        raise ValueError(f"`path` could not be written: {path}: {reason}.") from None
-
-
-def check_format(path: Path) -> Path:
-    """Refuse a file of draws whose ending is not known, or needs what is not installed."""
-    if path.suffix not in _NEEDS:
-        raise ValueError(f"`path` must end in one of {', '.join(_NEEDS)}; got {path.name}.")
-    needed = _NEEDS[path.suffix]
-    if needed is not None:
-        require(needed)
-    return path
-
-
-def columns_of(fit: Fit | Sample, draws: dict[str, Array]) -> dict[str, Array]:
-    """Cut arrays into columns by label."""
-    if fit.target is None:  # then these are the parameters of theta, in order
-        texts = iter(fit.labels)
-        named = {
-            name: list(itertools.islice(texts, math.prod(values.shape[1:])))
-            for name, values in draws.items()
-        }
-    else:
-        variables = fit.target.variables
-        named = {
-            name: labels_of(variables, name, values.shape[1:]) for name, values in draws.items()
-        }
-    return {
-        label: column
-        for name, values in draws.items()
-        for label, column in zip(named[name], values.reshape(len(values), -1).T, strict=True)
-    }
-
-
-def _write_csv(columns: dict[str, Array], path: Path) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-
-
-def _write_parquet(columns: dict[str, Array], path: Path) -> None:
-    pyarrow = require("pyarrow")
-    require("pyarrow.parquet").write_table(pyarrow.table(columns), path)

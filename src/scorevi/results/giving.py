@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from scorevi.base.arrays import Seed
 from scorevi.base.variables import Include
-from scorevi.results.export import to_arviz, to_pandas
+from scorevi.results.export import to_arviz
 from scorevi.results.page import write_page
 from scorevi.results.plots import Kind, Reference, plot
 from scorevi.results.protected import protected
 from scorevi.results.report import one_line
 from scorevi.results.saving import save
 from scorevi.results.views import fit_view
+from scorevi.results.writing import to_pandas
 
 if TYPE_CHECKING:
     from scorevi.results.fit import Fit

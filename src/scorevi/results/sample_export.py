@@ -10,7 +10,8 @@ import numpy as np
 from scorevi.base.arrays import AnyArray, Array
 from scorevi.base.extras import require
 from scorevi.base.variables import Include, check_include
-from scorevi.results.export import as_arviz, columns_of, write
+from scorevi.results.export import as_arviz
+from scorevi.results.writing import columns_of, write
 
 if TYPE_CHECKING:
     from scorevi.results.sample import Sample
