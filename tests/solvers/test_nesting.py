@@ -9,7 +9,7 @@ from scorevi.solvers import nesting
 from scorevi.solvers.overall import importance, mixture_of
 from scorevi.solvers.powers import chosen, gains
 from scorevi.solvers.scales import structure
-from scorevi.solvers.terms import _merged, regressed
+from scorevi.solvers.terms import _merged, believed, regressed
 from scorevi.studies.hierarchies import hierarchies
 
 GROUPS = 8
@@ -260,6 +260,27 @@ def test_what_explains_the_scores_worse_than_one_gaussian_gives_way_to_a_mixture
     assert isinstance(scorevi.fit(target, seed=0).q, Nested)
     monkeypatch.setattr(nesting, "_WORSE", 0.0)
     assert isinstance(scorevi.fit(target, seed=0).q, scorevi.Mixture)
+
+
+def test_pairs_so_far_out_that_terms_overflow_are_left_out():
+    rng = np.random.default_rng(5)
+    t, y = rng.standard_normal((60, 1)), rng.standard_normal((60, 3))
+    rates = np.array([[0.0], [0.8]])
+    given = regressed(rates, t, y, -y * (1.0 + np.exp(0.8 * t)), np.ones(60))
+    t[:5] = 3e3
+    sane = believed(given, t, y, -y * (1.0 + np.exp(0.8 * np.minimum(t, 1.0))))
+    assert not sane[:5].any()
+    assert sane[5:].mean() > 0.7
+    t[:] = 3e3
+    assert not believed(given, t, y, -y).any()
+
+
+def test_where_no_pair_is_left_it_gives_way_to_a_mixture(monkeypatch):
+    """A posterior with a long wall had scales so far out that no score was believed."""
+    monkeypatch.setattr(nesting, "believed", lambda *pairs: np.zeros(len(pairs[1]), dtype=bool))
+    fit = scorevi.fit(schools(centered=True), seed=0, max_gradients=2500)
+    assert not isinstance(fit.q, Nested)
+    assert fit.num_updates > 0
 
 
 def test_what_is_bimodal_given_a_parameter_ends_as_a_mixture():

@@ -109,6 +109,9 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     state = remembering(state, batch)
     q, drawn = state.q, int(state.counts.sum())
     pairs, sane = _pairs(state)
+    if not sane.any():
+        lost = state._replace(ending="no score is that of a Gaussian given scales", cut=True)
+        return lost, NestingInfo(0.0, *judged(q, batch))
     other = _otherwise(state, pairs, sane)
     if other is not None:
         return other, NestingInfo(0.0, *judged(q, batch))

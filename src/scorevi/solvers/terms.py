@@ -150,11 +150,15 @@ def parameters(base: Gaussian, turn: Array, scales: tuple[int, ...]) -> Array:
 def believed(given: Given, t: Array, y: Array, h: Array) -> Mask:
     """Return which pairs are of the posterior at all, as far as is known: a mask.
 
-    Far outside scores may be anything, and would decide over all coefficients.
+    Far outside scores may be anything, and would decide over all coefficients; and terms overflow.
     """
-    off = residual_of(given, t, y, h)
-    square = np.vecdot(off, off) / _precision(given, t)
-    return np.asarray(square <= _FAR[0] * np.median(square) + _FAR[1] * given.width)
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = residual_of(given, t, y, h)
+        square = np.vecdot(off, off) / _precision(given, t)
+    known: Mask = np.isfinite(square)
+    if not known.any():
+        return known
+    return np.asarray(square <= _FAR[0] * np.median(square[known]) + _FAR[1] * given.width)
 
 
 def evened(given: Given, t: Array) -> Array:
