@@ -128,11 +128,11 @@ def fit(
         the standard deviations themselves as a share. Smaller asks for more gradients.
     restarts
         How many more fits to make from starts of their own, each with the same limits, its clock
-        running from its own beginning. They run side by side in threads where the target may be
-        evaluated by several at once: JAX and NumPyro, Stan, ``from_function(thread_safe=True)``,
-        and with ``isolate`` or ``workers`` all; others one after another. The best is returned, by
-        ELBO or, without a log density, by Fisher residual; ``fit.restarts`` has the others, and
-        ``fit.check()`` says whether they agree.
+        running from its own beginning. They run side by side in threads where the target takes more
+        than two milliseconds a call and may be evaluated by several at once: JAX and NumPyro, Stan,
+        ``from_function(thread_safe=True)``, and with ``isolate`` or ``workers`` all; others one
+        after another. The best is returned, by ELBO or, without a log density, by Fisher residual;
+        ``fit.restarts`` has the others, and ``fit.check()`` says whether they agree.
     progress
         Whether to show a progress bar on standard error; None for only in a terminal or notebook.
     raise_on_failure
@@ -217,9 +217,9 @@ def fit(
             run = make_run(evaluated, variant, settings)
             keeping = [] if keeper is None else [Keeping(keeper, number)]
             others = restarts_of(run, restarts, rule, client)
-            with others.beside():
+            with others.beside() as watching:
                 before = sum(fit.num_gradients for fit, _ in made)
-                run.complete(*keeping, Showing(show, before), *rule())
+                run.complete(*keeping, Showing(show, before), *watching, *rule())
                 rest = others.made()
                 made += [of_run(run), *rest]
             if run.status == "interrupted" or others.interrupted:

@@ -113,6 +113,8 @@ class Evaluator:
         self.retried = 0
         """Points of batched calls that raised, and were evaluated again one by one."""
         self.bad = BadScores()
+        self.quickest = math.inf
+        """Seconds of the call that took the least: compiling, and waiting, are not in it."""
         self.interrupted = threading.Event()
         """Set, by any thread, to have nothing evaluated any more."""
         self._window_start = 0
@@ -139,8 +141,11 @@ class Evaluator:
         if self.deadline is not None and self.late:
             raise Exhausted
         self.spent = spent
+        began = time.perf_counter()
         try:
-            return self.target.evaluate(theta)
+            found = self.target.evaluate(theta)
+            self.quickest = min(self.quickest, time.perf_counter() - began)
+            return found
         except TargetLost:
             raise
         except Exception as error:

@@ -16,6 +16,7 @@ from scorevi.engine.restarts import Restarts
 from scorevi.engine.run import Run
 from scorevi.engine.settings import Settings
 from scorevi.engine.stopping import StopRule
+from scorevi.engine.watching import Watcher
 from scorevi.results.of_run import of_run
 from scorevi.solvers import Solver
 from scorevi.targets.shards import ShardedTarget
@@ -64,8 +65,8 @@ class RestartsThere:
         self._work: list[Any] = []
 
     @contextmanager
-    def beside(self) -> Iterator[None]:
-        """Let them begin now."""
+    def beside(self) -> Iterator[tuple[Watcher, ...]]:
+        """Let them begin now; nobody need look."""
         run = self._run
         parcel = _parcel(run.evaluator.target)
         with connected(self._client) as self._connected:
@@ -79,7 +80,7 @@ class RestartsThere:
                 )
                 for index in range(self._count)
             ]
-            yield
+            yield ()
 
     def made(self) -> list[Finished]:
         """Wait for them; returns what was made, Ctrl-C or not."""
