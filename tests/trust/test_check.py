@@ -421,3 +421,18 @@ def test_what_wider_draws_do_not_bound_is_a_reason_to_warn(seed):
     wide = gaussian([0.0, 0.0], np.diag([1.6**2, 1.0]))
     narrow = dataclasses.replace(fit, q=scorevi.Gaussian.standard(2), target=wide)
     assert narrow.check(seed=seed, modes=False) != "pass"
+
+
+def test_trials_that_were_kept_are_not_made_again(tmp_path):
+    suites, name = ("zoo",), "Gaussian, D = 2, condition 10"
+    found = list(trials(suites, 2, name))
+    path = tmp_path / "trials.jsonl"
+    assert trust.kept(path, suites, 2) == []
+    lines = [json.dumps(trial._asdict()) for trial in found]
+    path.write_text(lines[0] + "\n")
+    assert trust.kept(path, suites, 2) == []  # one seed is missing
+    path.write_text("\n".join(lines) + "\n")
+    again = trust.kept(path, suites, 2)
+    assert [trial.gradients for trial in again] == [trial.gradients for trial in found]
+    assert trust.kept(path, ("hierarchies",), 2) == []
+    assert list(trials(suites, 2, name, done={("zoo", name)})) == []

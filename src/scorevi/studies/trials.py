@@ -6,7 +6,7 @@ import math
 import multiprocessing
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from typing import NamedTuple
@@ -95,20 +95,28 @@ def cases(suite: str) -> dict[str, Callable[[], Case]]:
 
 
 def trials(
-    suites: tuple[str, ...], seeds: int, names: str = "", processes: int = 1
+    suites: tuple[str, ...],
+    seeds: int,
+    names: str = "",
+    processes: int = 1,
+    done: Collection[tuple[str, str]] = (),
 ) -> Iterator[Trial]:
-    """Fit and check every target of which the name contains ``names``, in order of completion."""
+    """Fit and check every target of which the name contains ``names``, in order of completion.
+
+    Those that are ``done``, by suite and name, are left out.
+    """
     # What takes longest begins first, so that no process waits for another at the end.
     order = sorted(suites, key=lambda suite: -SUITES.index(suite))
     jobs = [(suite, name) for suite in order for name in cases(suite) if names in name]
+    jobs = [job for job in jobs if job not in done]
     if processes == 1:
         for job in jobs:
             yield from _trials(*job, seeds)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        for done in as_completed([pool.submit(_trials, *job, seeds) for job in jobs]):
-            yield from done.result()
+        for ended in as_completed([pool.submit(_trials, *job, seeds) for job in jobs]):
+            yield from ended.result()
 
 
 def _trials(suite: str, name: str, seeds: int) -> list[Trial]:

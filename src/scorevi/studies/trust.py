@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from scorevi.studies.shapes import groups, shapes
-from scorevi.studies.trials import SUITES, Trial, trials
+from scorevi.studies.trials import SUITES, Trial, cases, trials
 
 _VERDICTS = ("pass", "warn", "fail")
 _NEAR, _SHORT, _FAR = 0.3, 2.0, 3.0
@@ -124,6 +124,20 @@ def write(path: Path, tables: dict[str, str]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def kept(path: Path, suites: tuple[str, ...], seeds: int) -> list[Trial]:
+    """Return the trials in a file, of targets that have all of them."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [Trial(**json.loads(line)) for line in lines]
+    counts = Counter((trial.suite, trial.target) for trial in found)
+    return [
+        trial
+        for trial in found
+        if trial.suite in suites and counts[trial.suite, trial.target] == seeds
+    ]
+
+
 def main() -> None:
     """Run the study from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -132,18 +146,23 @@ def main() -> None:
     parser.add_argument("--only", default="", help="targets whose names contain this")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, help="the file to put the tables into")
-    parser.add_argument("--keep", type=Path, help="a file to add each trial to, as a line of JSON")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="a file to add each trial to, a line of JSON; targets that it has are not run again",
+    )
     options = parser.parse_args()
-    found = []
     suites = tuple(options.suite or SUITES)
-    for trial in trials(suites, options.seeds, options.only, options.processes):
+    found = [] if options.keep is None else kept(options.keep, suites, options.seeds)
+    done = {(trial.suite, trial.target) for trial in found}
+    for trial in trials(suites, options.seeds, options.only, options.processes, done):
         found.append(trial)
         print(say(trial), flush=True)
         if options.keep is not None:
             with options.keep.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(trial._asdict()) + "\n")
-    order = [*SUITES]
-    found.sort(key=lambda trial: order.index(trial.suite))
+    order = [(suite, name) for suite in suites for name in cases(suite)]
+    found.sort(key=lambda trial: (order.index((trial.suite, trial.target)), trial.seed))
     tables = {
         "bars": bars(found),
         "confusion": confusion(found),
