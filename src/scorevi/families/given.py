@@ -28,6 +28,9 @@ _LONGEST = 40.0
 """The largest exponent: further out nothing is known, and nothing overflows."""
 _LEAST = 0.02
 """The smallest eigenvalue of a precision where a sum of terms is not positive, over its mean."""
+_WIDEST = 20.0
+"""Standard deviations of y at most, in those of one Gaussian, where terms are not exact. Between
+where their sum is positive and where it is not lie scales at which it is nearly singular."""
 
 
 class Look(NamedTuple):
@@ -166,6 +169,8 @@ class Given:
                 factor, failed = lapack.dpotrf(precision, lower=1, clean=1)
                 if failed:
                     factor = _positive(precision)
+                elif self.ends is not None:
+                    factor = _bounded(precision, factor)
                 yield _Row(factor, lapack.dpotrs(factor, linear[i], lower=1)[0])
 
 
@@ -175,5 +180,18 @@ def _positive(precision: Array) -> Array:
         return np.eye(len(precision)) * math.nan
     values, vectors = np.linalg.eigh(precision)
     least = _LEAST * max(float(np.abs(values).mean()), 1e-300)
-    values = np.maximum(values, least)
+    return _rooted(np.maximum(values, least), vectors)
+
+
+def _bounded(precision: Array, factor: Array) -> Array:
+    """Return the factor of a precision that is nowhere wider than it may be."""
+    least, size = _WIDEST**-2.0, float(np.abs(precision).sum(axis=0).max())
+    # The estimate takes O(m²), and is below the least eigenvalue, or near it.
+    if lapack.dpocon(factor, size, uplo="L")[0] * size >= least:
+        return factor
+    values, vectors = np.linalg.eigh(precision)
+    return factor if values[0] >= least else _rooted(np.maximum(values, least), vectors)
+
+
+def _rooted(values: Array, vectors: Array) -> Array:
     return np.asarray(np.linalg.cholesky((vectors * values) @ vectors.T))
