@@ -1,5 +1,7 @@
 """A mixture over a few parameters, and a Gaussian given them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,24 @@ def test_a_mixture_for_pictures_looks_the_same(q):
     parts = q.as_mixture
     np.testing.assert_allclose(parts.mean, q.mean, atol=0.3)
     np.testing.assert_allclose(parts.sd, q.sd, rtol=0.2)
+
+
+def test_between_positive_and_not_a_precision_that_is_not_exact_is_bounded():
+    """Where the sum of terms is nearly singular a draw would be anywhere."""
+    precisions = np.array([np.eye(3), np.diag([0.0, 0.0, -0.5])])
+    linear = np.zeros((2, 2, 3))
+    linear[0, 0] = 1.0
+    exact = Given(np.array([[0.0], [1.0]]), precisions, linear)
+    seen = dataclasses.replace(exact, ends=np.array([[-3.0], [3.0]]))
+    t = np.log(2.0 - 1e-6 * np.ones((1, 1)))
+    noise = np.ones((1, 3))
+    far, near = (one.draw(t, noise)[0][0] for one in (exact, seen))
+    assert far[2] > 1e3
+    np.testing.assert_allclose(near[:2], far[:2])
+    assert near[2] == pytest.approx(400.0 + 20.0)  # the mean, v/P, and a standard deviation
+    # What is drawn is what the density says.
+    y, log_q = seen.draw(t, noise)
+    np.testing.assert_allclose(seen.log_density(t, y), log_q)
+    # Elsewhere nothing changes.
+    there = np.array([[-1.0]])
+    np.testing.assert_allclose(seen.draw(there, noise)[0], exact.draw(there, noise)[0])
