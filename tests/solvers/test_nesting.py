@@ -1,5 +1,7 @@
 """Hierarchies: which parameters make them Gaussian, and fits that use it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -281,6 +283,21 @@ def test_where_no_pair_is_left_it_gives_way_to_a_mixture(monkeypatch):
     fit = scorevi.fit(schools(centered=True), seed=0, max_gradients=2500)
     assert not isinstance(fit.q, Nested)
     assert fit.num_updates > 0
+
+
+def test_scales_never_shrink_to_one_draw():
+    """One draw of a y that is far too wide given its scales seemed to hold everything."""
+    recent, nothing = np.random.default_rng(3).standard_normal((50, 2)), np.zeros(50)
+    log_p = nothing.copy()
+    log_p[7] = 500.0
+    over = scorevi.Mixture.standard(2)
+    state = SimpleNamespace(
+        log_p=log_p, log_given=nothing, off=nothing, mixed=nothing, q=SimpleNamespace(over=over)
+    )
+    counted, wide = nesting._counted(state, recent, np.ones(50, dtype=bool))
+    assert 1.0 / (counted @ counted) > 2.9
+    found = mixture_of(recent, counted, wide)
+    assert found.sd.min() > 0.1
 
 
 def test_what_is_bimodal_given_a_parameter_ends_as_a_mixture():

@@ -39,7 +39,7 @@ from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
 from scorevi.solvers.scales import most_scales, structure
 from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed
-from scorevi.solvers.weights import judged
+from scorevi.solvers.weights import judged, largest_power
 
 _EXPLAINED = 0.6
 """The part of what is not Gaussian that must be explained."""
@@ -66,6 +66,8 @@ _FARTHEST = 5.0
 """Standard deviations of q(t), over √d, from which on a draw is not believed yet."""
 _CORRECTED = 3.0
 """Nats by which the density of scales may be more than draws of y say: where scores say so."""
+_LEAST_POWER = 1e-6
+"""Of weights, at the least."""
 _KNOWN = 1.0
 """Nats by which a draw may be misplaced, as its score says, to tell what lies there."""
 _AGAIN, _SETTLED = 1.35, 0.05
@@ -214,7 +216,12 @@ def _counted(state: NestingState, recent: Array, sane: Mask) -> tuple[Array, Arr
     far = away > _FARTHEST * math.sqrt(recent.shape[1])
     log_t[~sane[last] | far] = -np.inf
     wide = TEMPERED * log_t
-    return importance(log_t - state.mixed[last]), importance(wide - state.mixed[last])
+    log_weight = log_t - state.mixed[last]
+    # One draw may seem to hold everything, and has no spread: as many count as have one.
+    likely = log_weight[np.isfinite(log_weight)]
+    if len(likely) > recent.shape[1] + 1:
+        log_weight = log_weight * max(largest_power(likely, recent.shape[1] + 1.0), _LEAST_POWER)
+    return importance(log_weight), importance(wide - state.mixed[last])
 
 
 def _ended(state: NestingState, info: NestingInfo, outside: float, tried: Given) -> NestingState:
