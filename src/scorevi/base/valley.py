@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.base.linalg import eigh
 
 _LONGEST = 6.0
 """What a line leaves of a score counts up to this length, in units of √D."""
@@ -62,7 +63,7 @@ def valley(z: Array, residual: Array, weight: Array | None = None) -> Valley | N
     count = len(z)
     share = np.full(count, 1.0 / count) if weight is None else weight / weight.sum()
     residual = _shortened(residual)
-    values, vectors = np.linalg.eigh(_third(z, residual, share))
+    values, vectors = eigh(_third(z, residual, share))
     strength, noise = float(values[-1]), -float(values[0])
     if not strength > _STANDS_OUT * max(noise, 0.0):
         return None

@@ -19,12 +19,11 @@ from functools import cached_property
 from typing import overload
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.linalg import lapack
 
 from scorevi.base.arrays import AnyArray, Array, Seed, as_count, as_rng, namespace
-from scorevi.base.linalg import add_low_rank, rows_times, times_rows
+from scorevi.base.linalg import add_low_rank, backward, rows_times, times_rows
 from scorevi.families.base import Points
 from scorevi.families.moments import checked, factor_of
 
@@ -112,8 +111,8 @@ class Gaussian:
     @cached_property
     def cholesky(self) -> Array:
         """The lower triangular square root, by QR of the factor: the covariance is not formed."""
-        upper = scipy.linalg.qr(self.factor.T, mode="r", check_finite=False)[0]
-        return np.asarray((upper * np.sign(np.diag(upper))[:, None]).T, dtype=np.float64)
+        upper = np.linalg.qr(self.factor.T, mode="r")
+        return np.asarray((upper * np.sign(upper.diagonal())[:, None]).T, dtype=np.float64)
 
     def sample(self, size: int, seed: Seed = None) -> Array:
         """Draw ``size`` independent points, shape (size, D)."""
@@ -188,9 +187,7 @@ class Gaussian:
         """Return the gradient of the log density at a point (D,) or at each row of (n, D)."""
         points, single = self._points(theta)
         white = self._solve(points)
-        values = -scipy.linalg.solve_triangular(
-            self.cholesky, white.T, lower=True, trans="T", check_finite=False
-        ).T
+        values = -backward(self.cholesky, white.T, transposed=True).T
         return np.asarray(values[0] if single else values, dtype=np.float64)
 
     def entropy(self) -> float:
@@ -201,9 +198,7 @@ class Gaussian:
         """Return KL(self || other), the divergence from ``other`` to this distribution."""
         if other.dim != self.dim:
             raise ValueError(f"`other` must have dimension {self.dim}; got {other.dim}.")
-        ratio = scipy.linalg.solve_triangular(
-            other.cholesky, self.factor, lower=True, check_finite=False
-        )
+        ratio = backward(other.cholesky, self.factor)
         shift = other._solve(self.mean[None])[0]
         twice = float((ratio * ratio).sum()) - self.dim + float(shift @ shift)
         return max(0.0, 0.5 * twice + other.log_det - self.log_det)
@@ -253,10 +248,4 @@ class Gaussian:
         return np.atleast_2d(points), points.ndim == 1
 
     def _solve(self, points: Array) -> Array:
-        difference = (points - self.mean).T
-        return np.asarray(
-            scipy.linalg.solve_triangular(
-                self.cholesky, difference, lower=True, check_finite=False
-            ).T,
-            dtype=np.float64,
-        )
+        return backward(self.cholesky, (points - self.mean).T).T

@@ -33,6 +33,10 @@ _WIDEST = 20.0
 where their sum is positive and where it is not lie scales at which it is nearly singular."""
 
 
+_BLOCK = 1 << 16
+"""Numbers of the matrices that are worked on at a time."""
+
+
 class Look(NamedTuple):
     """What a conditional Gaussian says of points, n rows."""
 
@@ -44,10 +48,18 @@ class Look(NamedTuple):
     """Its derivative by t, (n, d)."""
 
 
-class _Row(NamedTuple):
+class _Block(NamedTuple):
+    """Some rows."""
+
+    rows: slice
     factor: Array
-    """The Cholesky factor of the precision, lower, in Fortran's order."""
+    """The Cholesky factors of the precisions, lower, (n, m, m)."""
+    inverse: Array
+    """Their inverses."""
     mean: Array
+    """(n, m)."""
+    log_det: Array
+    """Of the factors, (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +98,17 @@ class Given:
     def draw(self, t: Array, noise: Array) -> tuple[Array, Array]:
         """Turn noise (n, m) into y at rows of t; returns log q(y | t) as well."""
         y, log_q = np.empty_like(noise), np.empty(len(noise))
-        for i, (factor, mean) in enumerate(self._rows(t)):
-            y[i] = mean + lapack.dtrtrs(factor, noise[i], lower=1, trans=1)[0]
-            log_q[i] = np.log(np.diagonal(factor)).sum()
+        for some in self._blocks(t):
+            y[some.rows] = some.mean + np.vecmat(noise[some.rows], some.inverse)
+            log_q[some.rows] = some.log_det
         return y, log_q - 0.5 * np.vecdot(noise, noise) - self.width * HALF_LOG_2PI
 
     def log_density(self, t: Array, y: Array) -> Array:
         """Return log q(y | t) at rows, (n,)."""
         log_q = np.empty(len(y))
-        for i, (factor, mean) in enumerate(self._rows(t)):
-            white = factor.T @ (y[i] - mean)
-            log_q[i] = np.log(np.diagonal(factor)).sum() - 0.5 * (white @ white)
+        for some in self._blocks(t):
+            white = np.vecmat(y[some.rows] - some.mean, some.factor)
+            log_q[some.rows] = some.log_det - 0.5 * np.vecdot(white, white)
         return log_q - self.width * HALF_LOG_2PI
 
     def look(self, t: Array, y: Array) -> Look:
@@ -110,29 +122,25 @@ class Given:
 
     def _look(self, t: Array, y: Array, noise: Array | None) -> Look:
         """Look at y, which are made of noise first, where there is any."""
-        terms, width = self.terms(t), self.width
-        seen = self.within(t)
+        terms, width, seen = self.terms(t), self.width, self.within(t)
         ones = np.concatenate([np.ones((len(t), 1)), seen], axis=1)
-        # Of a symmetric matrix LAPACK returns one half.
-        halves = 2.0 * np.tril(self.precisions)
-        halves[:, np.arange(width), np.arange(width)] *= 0.5
-        halves = halves.reshape(len(halves), -1)
+        flat = self.precisions.reshape(len(self.precisions), -1).T
         log_q, score, traces = np.empty(len(y)), np.empty_like(y), np.empty_like(terms)
         means = np.empty_like(y)
-        for i, (factor, mean) in enumerate(self._rows(t)):
+        for rows, factor, inverse, mean, log_det in self._blocks(t):
             if noise is not None:
-                y[i] = mean + lapack.dtrtrs(factor, noise[i], lower=1, trans=1)[0]
-            white = factor.T @ (y[i] - mean)
-            log_q[i] = np.log(np.diagonal(factor)).sum() - 0.5 * (white @ white)
-            score[i], means[i] = -(factor @ white), mean
-            inverse = np.tril(lapack.dpotri(factor, lower=1)[0])
-            traces[i] = halves @ np.ascontiguousarray(inverse).ravel()
+                y[rows] = mean + np.vecmat(noise[rows], inverse)
+            white = np.vecmat(y[rows] - mean, factor)
+            log_q[rows] = log_det - 0.5 * np.vecdot(white, white)
+            score[rows], means[rows] = -np.matvec(factor, white), mean
+            covariance = inverse.transpose(0, 2, 1) @ inverse
+            traces[rows] = covariance.reshape(len(mean), -1) @ flat
         off = y - means
-        images = np.einsum("jab,nb->nja", self.precisions, 0.5 * off + means)
-        inner = np.einsum("na,jda->njd", off, self.linear)
-        each = 0.5 * traces - np.einsum("na,nja->nj", off, images)
-        each += np.einsum("njd,nd->nj", inner, ones)
-        along = (terms * each) @ self.rates + np.einsum("nj,njd->nd", terms, inner[:, :, 1:])
+        images = (self.precisions @ (0.5 * off + means).T).transpose(2, 0, 1)
+        inner = (off @ self.linear.reshape(-1, width).T).reshape(*terms.shape, -1)
+        each = 0.5 * traces - np.matvec(images, off)
+        each += np.matvec(inner, ones)
+        along = (terms * each) @ self.rates + np.vecmat(terms, inner[:, :, 1:])
         return Look(log_q - width * HALF_LOG_2PI, score, np.where(seen == t, along, 0.0))
 
     def misplaced(self, t: Array, y: Array, h: Array) -> Array:
@@ -142,36 +150,52 @@ class Given:
         much as that is longer than the way to this mean, y was drawn at the wrong place.
         """
         found = np.empty(len(t))
-        for i, (factor, mean) in enumerate(self._rows(t)):
-            away = factor.T @ (y[i] - mean)
-            white = lapack.dtrtrs(factor, h[i], lower=1)[0]
-            found[i] = 0.5 * (white @ white - away @ away)
+        for rows, factor, inverse, mean, _ in self._blocks(t):
+            away, white = np.vecmat(y[rows] - mean, factor), np.matvec(inverse, h[rows])
+            found[rows] = 0.5 * (np.vecdot(white, white) - np.vecdot(away, away))
         return found
 
     def moments(self, t: Array) -> tuple[Array, Array]:
         """Return the means at rows of t, (n, m), and the mean of their covariances, (m, m)."""
         means, total = np.empty((len(t), self.width)), np.zeros((self.width, self.width))
-        for i, (factor, mean) in enumerate(self._rows(t)):
-            means[i] = mean
-            total += lapack.dpotri(factor, lower=1)[0]
-        total = np.tril(total) + np.tril(total, -1).T
+        for some in self._blocks(t):
+            means[some.rows] = some.mean
+            all_rows = some.inverse.reshape(-1, self.width)
+            total += all_rows.T @ all_rows
         return means, total / len(t)
 
-    def _rows(self, t: Array) -> Iterator[_Row]:
+    def _blocks(self, t: Array) -> Iterator[_Block]:
+        """Factorise the precision at rows of t, as many at a time as stay in the cache."""
         terms, width = self.terms(t), self.width
         ones = np.concatenate([np.ones((len(t), 1)), self.within(t)], axis=1)
-        linear = np.einsum("nj,nd,jdm->nm", terms, ones, self.linear)
+        weighted = (terms[:, :, None] * ones[:, None, :]).reshape(len(t), -1)
+        linear = weighted @ self.linear.reshape(-1, width)
         flat = self.precisions.reshape(len(self.precisions), -1)
-        # What is done with a row is done in here too.
+        size = max(1, _BLOCK // width**2)
+        # What is done with a block is done in here too.
         with one_thread(width):
-            for i, row in enumerate(terms):
-                precision = (row @ flat).reshape(width, width)
-                factor, failed = lapack.dpotrf(precision, lower=1, clean=1)
-                if failed:
-                    factor = _positive(precision)
-                elif self.ends is not None:
-                    factor = _bounded(precision, factor)
-                yield _Row(factor, lapack.dpotrs(factor, linear[i], lower=1)[0])
+            for first in range(0, len(t), size):
+                rows = slice(first, first + size)
+                precision = (terms[rows] @ flat).reshape(-1, width, width)
+                factor, inverse = self._factorised(precision)
+                mean = np.vecmat(np.matvec(inverse, linear[rows]), inverse)
+                log_det = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
+                yield _Block(rows, factor, inverse, mean, log_det)
+
+    def _factorised(self, precisions: Array) -> tuple[Array, Array]:
+        """Return Cholesky factors, and their inverses, of what is positive and not too wide."""
+        factors, inverses = np.empty_like(precisions), np.empty_like(precisions)
+        may_be_wide = self.ends is not None
+        for i, precision in enumerate(precisions):
+            factor, failed = lapack.dpotrf(precision, lower=1, clean=1)
+            if failed:
+                factor = _positive(precision)
+            inverse = lapack.dtrtri(factor, lower=1)[0]
+            if may_be_wide and not failed and _is_wide(inverse):
+                factor = _bounded(precision, factor)
+                inverse = lapack.dtrtri(factor, lower=1)[0]
+            factors[i], inverses[i] = factor, inverse
+        return factors, inverses
 
 
 def _positive(precision: Array) -> Array:
@@ -183,12 +207,19 @@ def _positive(precision: Array) -> Array:
     return _rooted(np.maximum(values, least), vectors)
 
 
+def _is_wide(inverse: Array) -> bool:
+    """Return whether a covariance, by its root, may have too large an eigenvalue.
+
+    None is larger than the trace, nor than the norm, which takes longer.
+    """
+    if float(np.vdot(inverse, inverse)) <= _WIDEST**2:
+        return False
+    return float(np.linalg.norm(inverse.T @ inverse)) > _WIDEST**2
+
+
 def _bounded(precision: Array, factor: Array) -> Array:
     """Return the factor of a precision that is nowhere wider than it may be."""
-    least, size = _WIDEST**-2.0, float(np.abs(precision).sum(axis=0).max())
-    # The estimate takes O(m²), and is below the least eigenvalue, or near it.
-    if lapack.dpocon(factor, size, uplo="L")[0] * size >= least:
-        return factor
+    least = _WIDEST**-2.0
     values, vectors = np.linalg.eigh(precision)
     return factor if values[0] >= least else _rooted(np.maximum(values, least), vectors)
 

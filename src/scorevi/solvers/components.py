@@ -25,10 +25,10 @@ import numpy as np
 from scipy.linalg import lapack
 
 from scorevi.base.arrays import Array
+from scorevi.base.estimates import median
 from scorevi.families import Gaussian
 from scorevi.solvers.counting import Counted
 from scorevi.solvers.memory import Evidence, of_symmetric, shortened, symmetric, trusted
-from scorevi.solvers.weights import median
 
 _SPARE = 1.5
 """Effective pairs for each coefficient."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import AnyArray, Array, Mask
-from scorevi.solvers.weights import largest_power, largest_share, median
+from scorevi.base.estimates import median
+from scorevi.solvers.weights import largest_power, largest_share
 
 _MOST_WEIGHT = 0.7
 """The largest log weight of a pair."""
@@ -92,11 +93,11 @@ def _widened(along: Array, full: Array, dim: int) -> tuple[AnyArray, Array]:
     higher = np.maximum(along, full)
     near = np.flatnonzero(higher >= np.minimum(along, full).max() - _NOTHING)
     even, own = along[near], full[near]
-    mixed = even + largest_share(even, own, _NEEDED * (dim + 1), rounds=12) * (own - even)
+    mixed = even + largest_share(even, own, _NEEDED * (dim + 1), bits=12) * (own - even)
     weight = np.exp(mixed - mixed.max())
     needed = min(_AT_LEAST * (dim + 1), 0.99 * len(full))
     if weight.sum() ** 2 < needed * (weight @ weight):
-        share = largest_share(along, full, _NEEDED * (dim + 1), rounds=12)
+        share = largest_share(along, full, _NEEDED * (dim + 1), bits=12)
         mixed, near = along + share * (full - along), np.arange(len(full))
         mixed = mixed * largest_power(mixed, needed)
         weight = np.exp(mixed - mixed.max())

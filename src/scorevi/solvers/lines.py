@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import lapack
 
 from scorevi.base.arrays import Array
-from scorevi.base.linalg import quadratics
+from scorevi.base.linalg import quadratics, solved
 
 _SPANNED = 1e-7
 """Points on an optimiser's path may be many and yet lie in few directions."""
@@ -34,16 +35,30 @@ def least_squares(design: Array) -> Array | None:
 
     By the Gram matrix, which is several times as fast, where that is safe.
     """
-    lower, failed = scipy.linalg.lapack.dpotrf(design.T @ design, lower=1, clean=0)
-    pivots = np.diag(lower)
-    if not failed and pivots.min() > _SAFE * pivots.max():
-        inverse = scipy.linalg.cho_solve((lower, True), np.eye(len(lower)), check_finite=False)
-        return np.asarray(inverse @ design.T)
+    lower = _gram_root(design)
+    if lower is not None:
+        return solved(lower, design.T)
     ortho, upper = np.linalg.qr(design)
     pivots = np.abs(np.diag(upper))
     if pivots.min() < _SPANNED * pivots.max():
         return None
     return np.asarray(scipy.linalg.solve_triangular(upper, ortho.T))
+
+
+def explained(design: Array, values: Array) -> Array | None:
+    """Return what least squares make of values, (n, D); None where they do not span the space."""
+    lower = _gram_root(design)
+    if lower is not None:
+        return np.asarray(design @ solved(lower, design.T @ values))
+    hat = least_squares(design)
+    return None if hat is None else np.asarray(design @ (hat @ values))
+
+
+def _gram_root(design: Array) -> Array | None:
+    """Return the Cholesky factor of the Gram matrix, where that is safe."""
+    lower, failed = lapack.dpotrf(design.T @ design, lower=1, clean=0)
+    pivots = lower.diagonal()
+    return lower if not failed and pivots.min() > _SAFE * pivots.max() else None
 
 
 class Coefficients(NamedTuple):
@@ -131,5 +146,7 @@ def without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -
 
 def _solve(positive: Array, right: Array) -> Array:
     """Solve by Cholesky, in the place of the matrix, which is LAPACK's own when transposed."""
-    factor = scipy.linalg.cho_factor(positive.T, lower=True, overwrite_a=True, check_finite=False)
-    return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
+    lower, failed = lapack.dpotrf(positive.T, lower=1, clean=0, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError("a matrix that should be positive definite is not")
+    return solved(lower, right)

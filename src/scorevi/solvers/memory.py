@@ -29,8 +29,10 @@ import numpy as np
 import scipy.linalg
 
 from scorevi.base.arrays import Array
+from scorevi.base.estimates import median
+from scorevi.base.linalg import eigh, identity
 from scorevi.base.valley import Valley, valley
-from scorevi.solvers.lines import Coefficients, Line, least_squares, without_quadratic
+from scorevi.solvers.lines import Coefficients, Line, explained, least_squares, without_quadratic
 
 _LINEAR = 1e-9
 """A relative residual below which the score is linear as far as anyone can tell."""
@@ -93,11 +95,10 @@ class Evidence(NamedTuple):
         count, dim = z.shape
         root = np.sqrt(weight)[:, None]
         products = z * (z @ direction)[:, None] * root
-        hat = least_squares(products) if count >= _PER_DIRECTION * dim else None
-        if hat is None:
-            return plain
         whole = residual * root
-        part = products @ (hat @ whole)
+        part = explained(products, whole) if count >= _PER_DIRECTION * dim else None
+        if part is None:
+            return plain
         share = float(np.vdot(part, part)) / max(float(np.vdot(whole, whole)), 1e-300)
         along = float(direction @ self.left @ direction)
         overall = share * float(np.trace(self.left)) / dim
@@ -123,7 +124,7 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     left = _left(line.residual, weight)
     basis, is_mild = None, False
     if left is not None and dim <= LARGE:
-        basis, is_mild = np.linalg.eigh(left)[1], float(np.trace(left)) <= _MILD**2 * dim
+        basis, is_mild = eigh(left)[1], float(left.trace()) <= _MILD**2 * dim
     shorter = shortened(mismatch)
     if shorter is not mismatch:
         line = Line.of(hat, design, shorter)
@@ -144,7 +145,7 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
                 intercept, slope = _followed(along, basis, raw, intercept, slope)
     trust = max(intercept_trust, slope_trust)
     pairs = (z, line.residual, weight)
-    return Evidence(intercept, np.eye(dim) - slope, trust, False, left, pairs=pairs)
+    return Evidence(intercept, identity(np, dim) - slope, trust, False, left, pairs=pairs)
 
 
 def _followed(
@@ -168,14 +169,14 @@ def _followed(
     toward = basis.T @ along.direction
     found, noise = raw.values[0] @ toward, raw.noise[0] @ toward**2
     intercept = intercept + along.direction * _more(found, noise, along.direction @ intercept)
-    axes = np.linalg.eigh(along.bend)[1]
+    axes = eigh(along.bend)[1]
     turned = basis.T @ axes
     full = symmetric(raw.values[1:])
     found, noise = _diagonal(turned, full), _diagonal(turned**2, raw.noise[1:])
     slope = slope + (axes * _more(found, noise, _diagonal(axes, slope))) @ axes.T
     dim = len(slope)
     found, noise = np.trace(full) / dim, np.trace(raw.noise[1:]) / dim**2
-    return intercept, slope + _more(found, noise, np.trace(slope) / dim) * np.eye(dim)
+    return intercept, slope + _more(found, noise, np.trace(slope) / dim) * identity(np, dim)
 
 
 def _more(found: Array, noise: Array, so_far: Array) -> Array:
@@ -230,7 +231,7 @@ def shortened(mismatch: Array) -> Array:
     """Return the rows, those that are far too long shortened; the same array if none is."""
     lengths = np.sqrt(np.vecdot(mismatch, mismatch))
     own, common = _LONGEST
-    longest = own * math.sqrt(mismatch.shape[1]) + common * float(np.median(lengths))
+    longest = own * math.sqrt(mismatch.shape[1]) + common * median(lengths)
     if float(lengths.max()) <= longest:
         return mismatch
     share = longest / np.maximum(lengths, longest)
@@ -244,4 +245,6 @@ def symmetric(slope: Array) -> Array:
 
 def of_symmetric(noise: Array) -> Array:
     """Return the variances of the symmetric part: off the diagonal they are halved."""
-    return np.where(np.eye(len(noise), dtype=bool), noise, 0.25 * (noise + noise.T))
+    halved = 0.25 * (noise + noise.T)
+    np.fill_diagonal(halved, noise.diagonal())
+    return halved

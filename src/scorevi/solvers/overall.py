@@ -26,6 +26,8 @@ _ROUNDS, _STILL = 30, 1e-3
 """Of expectation maximisation: at most, and the change of a weight at which it ends."""
 _MOST, _MOST_WIDE = (10, 6), (3, 2)
 """Components: at most, in one dimension, and for each further one; the same of the wider part."""
+_NOTHING = -600.0
+"""The log density of a point that no component is near to, which all of them then share."""
 _EACH = 12
 """Effective draws for each component and dimension."""
 _PRIOR = 6.0
@@ -89,17 +91,20 @@ def _fitted(t: Array, weight: Array, at_most: tuple[int, int]) -> Mixture:
     weights = np.full(len(means), 1.0 / len(means))
     # All that a Gaussian asks of a point: one product of matrices serves all components.
     square = (white[:, :, None] * white[:, None, :]).reshape(len(white), -1)
+    asked = np.concatenate([np.ones((len(white), 1)), white, square], axis=1)
     for _ in range(_ROUNDS):
-        log_parts = np.log(weights) + _log_normal(white, square, means, covariances)
-        share = np.exp(log_parts - log_parts.max(axis=1, keepdims=True))
-        share *= (weight / share.sum(axis=1))[:, None]
-        total = share.sum(axis=0)
-        seen = total**2 / np.maximum((share**2).sum(axis=0), 1e-300)
+        share = _log_normal(asked, np.log(weights), means, covariances)
+        np.exp(np.maximum(share, _NOTHING, out=share), out=share)
+        share *= (weight / (share @ np.ones(len(means))))[:, None]
+        sums = share.T @ asked
+        seen = sums[:, 0] ** 2 / np.maximum(np.vecdot(share, share, axis=0), 1e-300)
         kept = seen > min(_FEWEST, float(seen.max()) - 1e-9)
-        share, total, seen = share[:, kept], total[kept], seen[kept]
-        means = (share.T @ white) / total[:, None]
-        spread = ((share.T @ square) / total[:, None]).reshape(-1, dim, dim)
-        spread -= means[:, :, None] * means[:, None, :]
+        sums, seen = sums[kept], seen[kept]
+        total = sums[:, 0]
+        averages = sums / total[:, None]
+        means = averages[:, 1 : 1 + dim]
+        spread = averages[:, 1 + dim :].reshape(-1, dim, dim)
+        spread = spread - means[:, :, None] * means[:, None, :]
         prior = narrow * np.eye(dim) * (_PRIOR / (seen + _PRIOR))[:, None, None]
         covariances = spread * (seen / (seen + _PRIOR))[:, None, None] + prior
         before, weights = weights[kept], total / total.sum()
@@ -165,17 +170,18 @@ def _spread(white: Array, weight: Array, count: int) -> Array:
     return np.asarray(matters[chosen])
 
 
-def _log_normal(points: Array, square: Array, means: Array, covariances: Array) -> Array:
-    """Return log densities but for a constant, (n, K); ``square`` has the products of coordinates.
+def _log_normal(asked: Array, log_weights: Array, means: Array, covariances: Array) -> Array:
+    """Return log densities but for a constant, (n, K), by one, the coordinates and their products.
 
     Points are in units of their own spread, and no covariance is far below a few hundredths of it,
     so that what is subtracted here loses no digits that count.
     """
     precisions = np.linalg.inv(covariances)
     linear = (precisions @ means[:, :, None])[:, :, 0]
-    constant = -0.5 * (np.vecdot(means, linear) + np.linalg.slogdet(covariances)[1])
+    constant = log_weights - 0.5 * (np.vecdot(means, linear) + np.linalg.slogdet(covariances)[1])
     flat = precisions.reshape(len(means), -1)
-    return np.asarray(points @ linear.T - 0.5 * (square @ flat.T) + constant)
+    each = np.concatenate([constant[:, None], linear, -0.5 * flat], axis=1)
+    return np.asarray(asked @ each.T)
 
 
 def _gaussian(mean: Array, covariance: Array) -> Gaussian:

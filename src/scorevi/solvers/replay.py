@@ -33,6 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array, as_count
+from scorevi.base.linalg import eigh
 from scorevi.base.pairs import Pair
 from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian
@@ -169,11 +170,11 @@ class Replay:
 
 def trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
     """Go to the precision found, within bounds."""
-    precision, vectors = np.linalg.eigh(evidence.precision)
+    precision, vectors = eigh(evidence.precision)
     reach = _reach(evidence, vectors, precision)
     precision = np.clip(precision, 1.0 / reach, reach)
     shift = vectors @ ((vectors.T @ evidence.intercept) / precision)
-    length = float(np.linalg.norm(shift))
+    length = math.sqrt(float(shift @ shift))
     if length == 0.0:
         return shift, 1.0 / precision, vectors
     way = shift[:, None] / length
@@ -206,7 +207,7 @@ def _whole_step(evidence: Evidence) -> tuple[Array, Array, Array]:
     of the scores. Along those q goes as wide as it can be seen that the target is, and the next
     draws will tell.
     """
-    precision, vectors = np.linalg.eigh(evidence.precision)
+    precision, vectors = eigh(evidence.precision)
     largest = float(precision[-1])
     outwards = precision[0] < -max(1e-6 * largest, evidence.rounding)
     resolved = max(_RESOLVED * largest, evidence.rounding)
@@ -240,7 +241,7 @@ def _eager(z: Array, h: Array) -> tuple[Array, Array, Array]:
 
 def _bounded(shift: Array, bound: float) -> Array:
     """Shorten a shift to ``bound`` times the typical distance of a draw from the mean, √D."""
-    length = float(np.linalg.norm(shift))
+    length = math.sqrt(float(shift @ shift))
     return shift * min(1.0, bound * math.sqrt(len(shift)) / max(length, 1e-300))
 
 
