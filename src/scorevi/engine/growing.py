@@ -24,6 +24,7 @@ def larger(
     points: Sequence[Array] = (),
     *,
     early: bool,
+    surely: bool = False,
 ) -> Any | None:
     """Return the state to go on with; None where q is enough.
 
@@ -39,8 +40,10 @@ def larger(
         Where other modes are known to be.
     early
         Whether q may still gain.
+    surely
+        Whether nothing but what is known beyond doubt will do.
     """
-    following = solver.grown(state, draws, early=early)
+    following = solver.grown(state, draws, early=early, surely=surely)
     q = state.q
     if not isinstance(q, Gaussian):
         return following

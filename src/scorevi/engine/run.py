@@ -151,7 +151,7 @@ class Run:
         except (Interrupted, KeyboardInterrupt):
             self.status = ending.interrupted(self)
 
-    def grow(self, *, early: bool = False) -> bool:
+    def grow(self, *, early: bool = False, surely: bool = False) -> bool:
         """Let a solver that can go on with more than its family began with do so, if it will.
 
         That begins a stage of its own: how far q is from the best one of its kind is not known.
@@ -163,11 +163,10 @@ class Run:
             return False
         sources = self.evaluator, self._rng
         points = self._elsewhere
-        state = larger(self.solver, self.state, draws, *sources, points, early=early)
+        state = larger(self.solver, self.state, draws, *sources, points, early=early, surely=surely)
         if state is None:
             return False
-        self.state, self.q = state, state.q
-        self._arrival = self.distance = None
+        self._go_on_with(state)
         self._size_batch()
         return True
 
@@ -291,13 +290,19 @@ class Run:
         self.notes += begin.notes
         self._elsewhere = begin.elsewhere
         self._begin(begin.q)
-        if begin.state is not None:
-            self.state, self.q = begin.state, begin.state.q
         if self.evaluator.target.has_log_density:
             self.status = self._sign.add(*begin.seen)
-        if begin.pairs and isinstance(self.solver, Remembers):
+        if begin.state is not None:
+            self._go_on_with(begin.state)
+        elif begin.pairs and isinstance(self.solver, Remembers):
             self.state = self.solver.remember(self.state, begin.pairs)
         self._size_batch()
+
+    def _go_on_with(self, state: Any) -> None:
+        """Take a state that something is known by already, perhaps of a larger family."""
+        self.state, self.q = state, state.q
+        if hasattr(state, "ending"):
+            self._arrival = self.distance = None
 
     def _begin(self, q: Family) -> None:
         self.state = self.solver.init(q)

@@ -56,6 +56,9 @@ _TWICE = 2.0
 """By how much it must grow where it is level, and yet not known to be within the tolerance."""
 _NEARLY = 3.0
 """Tolerances from the best Gaussian, at which a larger family may begin."""
+_TO_KNOW, _RARELY = 6, 3.0
+"""Gradients for each dimension from which on it is asked what the posterior is, and by how much
+they must grow until it is asked again."""
 _PATIENCE = 1.1
 """By how much the effort must grow before the next look."""
 
@@ -75,8 +78,11 @@ class Watched(Protocol):
     def state(self) -> Any:
         """The solver's."""
 
-    def grow(self, *, early: bool = False) -> bool:
-        """Go on with a larger family, if the solver can and will; early, if it clearly should."""
+    def grow(self, *, early: bool = False, surely: bool = False) -> bool:
+        """Go on with a larger family, if the solver can and will.
+
+        Early, if it clearly should; surely, if it knows beyond doubt what the posterior is.
+        """
 
     def near(self) -> Distance | None:
         """Return how far q is from the best Gaussian, if that is known."""
@@ -101,6 +107,8 @@ class StopRule:
         # ``determined``: the pairs that determine a q, D + 1 of them for a Gaussian.
         pairs = (dim if determined is None else determined - 1) + 2
         self._least_effort = float(max(_LEAST_GRADIENTS, 4 * pairs))
+        self._next_ask = float(_TO_KNOW * (dim + 1))
+        self._asks = False
         self._level_since = math.inf
         self._wandering_since = math.inf
 
@@ -130,6 +138,9 @@ class StopRule:
         is_level = self._level_since < math.inf
         if is_level or (near is not None and near.is_within(_NEARLY * self._tolerance)):
             run.grow(early=True)
+        elif self._asks:
+            # What a hierarchy is may be known long before q has arrived.
+            run.grow(early=True, surely=True)
         return None
 
     def end(self, run: Watched) -> None:
@@ -147,6 +158,9 @@ class StopRule:
         if count < self.next_update:
             return None
         self.next_update = max(count + 1, math.ceil(_PATIENCE * count))
+        effort = records.num_gradients[-1] - records.num_gradients[0] if count else 0
+        self._asks = effort >= self._next_ask
+        self._next_ask *= _RARELY if self._asks else 1.0
         if self._dim * records.fisher[-1] < _EXACT and not bad_scores:
             return Status(
                 "converged", f"the Fisher residual is {records.fisher[-1]:.1g}: q is exact"
@@ -154,7 +168,7 @@ class StopRule:
         if near is not None and near.is_within(self._tolerance):
             return Status("converged", str(near))
         spent = np.array(records.num_gradients, dtype=np.float64)
-        if count < _LEAST_UPDATES or spent[-1] - spent[0] < self._least_effort:
+        if count < _LEAST_UPDATES or effort < self._least_effort:
             return None
         elbo, fisher, drift = map(np.array, (records.elbo, records.fisher, records.drift))
         # Where q is known to be near, it is at rest, however noisy its draws are.
@@ -162,7 +176,7 @@ class StopRule:
         level = self._judge(spent, elbo, fisher, drift, may_wander=not is_near)
         if near is None or level is None or level != "converged":
             return level
-        if spent[-1] - spent[0] < _TWICE * self._level_since:
+        if effort < _TWICE * self._level_since:
             return None
         if near.is_beyond(self._tolerance):
             return Status("stalled", f"{level.cause}, yet the scores say that it is off: {near}")

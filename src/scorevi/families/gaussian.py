@@ -111,7 +111,7 @@ class Gaussian:
     @cached_property
     def cholesky(self) -> Array:
         """The lower triangular square root, by QR of the factor: the covariance is not formed."""
-        upper = np.linalg.qr(self.factor.T, mode="r")
+        upper = np.asarray(np.linalg.qr(self.factor.T, mode="r"))
         return np.asarray((upper * np.sign(upper.diagonal())[:, None]).T, dtype=np.float64)
 
     def sample(self, size: int, seed: Seed = None) -> Array:

@@ -29,9 +29,9 @@ _LONGEST = 40.0
 _LEAST = 0.02
 """The smallest eigenvalue of a precision where a sum of terms is not positive, over its mean."""
 _WIDEST = 20.0
-"""Standard deviations of y at most, in those of one Gaussian, where terms are not exact. Between
-where their sum is positive and where it is not lie scales at which it is nearly singular."""
-
+"""Standard deviations of y at most, in those of one Gaussian, where terms are not exact."""
+_TURNS = 4
+"""Of power iteration."""
 
 _BLOCK = 1 << 16
 """Numbers of the matrices that are worked on at a time."""
@@ -46,6 +46,15 @@ class Look(NamedTuple):
     """Its derivative by y, (n, m)."""
     along: Array
     """Its derivative by t, (n, d)."""
+
+
+class Tried(NamedTuple):
+    """What scores say of points, n rows."""
+
+    misplaced: Array
+    """By how many nats the mean is off, (n,)."""
+    widths: Array
+    """The largest standard deviation of y given t, about, (n,)."""
 
 
 class _Block(NamedTuple):
@@ -77,6 +86,9 @@ class Given:
 
     None where the terms are known exactly, and may be followed as far as one likes.
     """
+    widest: float = _WIDEST
+    """Standard deviations of y at most, where terms are not exact. Between where their sum is
+    positive and where it is not lie scales at which it is nearly singular."""
 
     @property
     def width(self) -> int:
@@ -93,7 +105,12 @@ class Given:
 
     def scaled(self, scale: float) -> Given:
         """Return a Gaussian with the same means whose standard deviations are ``scale`` times."""
-        return replace(self, precisions=self.precisions / scale**2, linear=self.linear / scale**2)
+        return replace(
+            self,
+            precisions=self.precisions / scale**2,
+            linear=self.linear / scale**2,
+            widest=self.widest * scale,
+        )
 
     def draw(self, t: Array, noise: Array) -> tuple[Array, Array]:
         """Turn noise (n, m) into y at rows of t; returns log q(y | t) as well."""
@@ -143,16 +160,17 @@ class Given:
         along = (terms * each) @ self.rates + np.vecmat(terms, inner[:, :, 1:])
         return Look(log_q - width * HALF_LOG_2PI, score, np.where(seen == t, along, 0.0))
 
-    def misplaced(self, t: Array, y: Array, h: Array) -> Array:
+    def tried(self, t: Array, y: Array, h: Array) -> Tried:
         """Return by how many nats its mean is off at rows of t, if h are the scores of p by y.
 
         If p is Gaussian given t with this precision, the way from y to its top is P⁻¹h, and by as
         much as that is longer than the way to this mean, y was drawn at the wrong place.
         """
-        found = np.empty(len(t))
+        found = Tried(np.empty(len(t)), np.empty(len(t)))
         for rows, factor, inverse, mean, _ in self._blocks(t):
             away, white = np.vecmat(y[rows] - mean, factor), np.matvec(inverse, h[rows])
-            found[rows] = 0.5 * (np.vecdot(white, white) - np.vecdot(away, away))
+            found.misplaced[rows] = 0.5 * (np.vecdot(white, white) - np.vecdot(away, away))
+            found.widths[rows] = _widths(inverse)
         return found
 
     def moments(self, t: Array) -> tuple[Array, Array]:
@@ -191,8 +209,8 @@ class Given:
             if failed:
                 factor = _positive(precision)
             inverse = lapack.dtrtri(factor, lower=1)[0]
-            if may_be_wide and not failed and _is_wide(inverse):
-                factor = _bounded(precision, factor)
+            if may_be_wide and not failed and _is_wide(inverse, self.widest):
+                factor = _bounded(precision, factor, self.widest)
                 inverse = lapack.dtrtri(factor, lower=1)[0]
             factors[i], inverses[i] = factor, inverse
         return factors, inverses
@@ -207,19 +225,32 @@ def _positive(precision: Array) -> Array:
     return _rooted(np.maximum(values, least), vectors)
 
 
-def _is_wide(inverse: Array) -> bool:
+def _widths(inverses: Array) -> Array:
+    """Return the roots of the largest eigenvalues of covariances, by their roots, (n, m, m).
+
+    By a few turns of power iteration, which find one that stands out.
+    """
+    way = inverses[:, -1]
+    for _ in range(_TURNS):
+        way = np.vecmat(np.matvec(inverses, way), inverses)
+        way /= np.maximum(np.sqrt(np.vecdot(way, way)), 1e-300)[:, None]
+    image = np.matvec(inverses, way)
+    return np.asarray(np.sqrt(np.vecdot(image, image)))
+
+
+def _is_wide(inverse: Array, widest: float) -> bool:
     """Return whether a covariance, by its root, may have too large an eigenvalue.
 
     None is larger than the trace, nor than the norm, which takes longer.
     """
-    if float(np.vdot(inverse, inverse)) <= _WIDEST**2:
+    if float(np.vdot(inverse, inverse)) <= widest**2:
         return False
-    return float(np.linalg.norm(inverse.T @ inverse)) > _WIDEST**2
+    return float(np.linalg.norm(inverse.T @ inverse)) > widest**2
 
 
-def _bounded(precision: Array, factor: Array) -> Array:
+def _bounded(precision: Array, factor: Array, widest: float) -> Array:
     """Return the factor of a precision that is nowhere wider than it may be."""
-    least = _WIDEST**-2.0
+    least = widest**-2.0
     values, vectors = np.linalg.eigh(precision)
     return factor if values[0] >= least else _rooted(np.maximum(values, least), vectors)
 

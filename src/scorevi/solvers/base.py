@@ -122,12 +122,25 @@ class Grows(Protocol):
     def searches(self) -> bool:
         """Whether other modes are looked for even where q explains its draws."""
 
+    def known(self, state: Any) -> Any | None:
+        """Return the state to go on with where pairs say beyond doubt what the posterior is.
+
+        However far q may still be. None where they do not.
+        """
+
     def grown(
-        self, state: Any, draws: Draws, modes: Sequence[Elsewhere] = (), *, early: bool
+        self,
+        state: Any,
+        draws: Draws,
+        modes: Sequence[Elsewhere] = (),
+        *,
+        early: bool,
+        surely: bool = False,
     ) -> Any | None:
         """Return the state to go on with, given the last draws of the run and other modes; or None.
 
-        ``early`` says that q is near its best, and may still gain.
+        ``early`` says that q may still gain, and ``surely`` that nothing but what is known beyond
+        doubt will do.
 
         Such a state has ``ending``: why nothing is left to gain, empty while something is; and
         ``cut``, whether that is because a ceiling was reached. It may

@@ -81,6 +81,11 @@ class Evidence(NamedTuple):
         overall = float(np.trace(self.left)) / len(self.left)
         return np.asarray(np.sqrt(np.maximum(along, overall)))
 
+    @property
+    def tells_directions_apart(self) -> bool:
+        """Whether pairs are enough to ask what goes with one direction."""
+        return self.pairs is not None and len(self.pairs[0]) >= _PER_DIRECTION * len(self.intercept)
+
     def bent_by(self, direction: Array) -> float:
         """Return what a line leaves of the scores along a unit vector, or because of it.
 
@@ -89,19 +94,18 @@ class Evidence(NamedTuple):
         do not say that there is none.
         """
         plain = float(self.bent(direction[:, None])[0])
-        if self.left is None or self.pairs is None:
+        if self.left is None or self.pairs is None or not self.tells_directions_apart:
             return plain
         z, residual, weight = self.pairs
-        count, dim = z.shape
         root = np.sqrt(weight)[:, None]
         products = z * (z @ direction)[:, None] * root
         whole = residual * root
-        part = explained(products, whole) if count >= _PER_DIRECTION * dim else None
+        part = explained(products, whole)
         if part is None:
             return plain
         share = float(np.vdot(part, part)) / max(float(np.vdot(whole, whole)), 1e-300)
         along = float(direction @ self.left @ direction)
-        overall = share * float(np.trace(self.left)) / dim
+        overall = share * float(np.trace(self.left)) / len(self.left)
         return min(plain, math.sqrt(max(along, overall)))
 
 

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import as_count
+from scorevi.base.estimates import median
 from scorevi.base.pairs import Draws, Pair
 from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian, Mixture
@@ -47,6 +48,7 @@ from scorevi.solvers.growth import (
     to_split,
 )
 from scorevi.solvers.looking import Looks, with_news
+from scorevi.solvers.memory import LARGE
 from scorevi.solvers.nesting import nested, step
 from scorevi.solvers.nesting_state import NestingState
 from scorevi.solvers.proposing import batch_size, ending_of, proposal_of
@@ -62,6 +64,7 @@ from scorevi.solvers.scouts import (
     send,
     shorten,
 )
+from scorevi.solvers.terms import EXACT
 
 _MOST_DIMENSIONS = 256
 _MANY = 8
@@ -132,8 +135,23 @@ class Mixing:
         """Take in pairs that others paid for."""
         return self._replay.remember(state, pairs)
 
+    def known(self, state: Any) -> NestingState | None:
+        """Go on from a Gaussian that has not arrived, where terms leave nothing but rounding."""
+        dim = state.q.dim
+        # In so many dimensions the search takes longer than the gradients that it may save.
+        if self.searches or self.components or dim > LARGE:
+            return None
+        found = nested(state) if dim < _MANY or is_bent(state) else None
+        return found if found is not None and found.left <= EXACT else None
+
     def grown(
-        self, state: Any, draws: Draws, modes: Sequence[Elsewhere] = (), *, early: bool
+        self,
+        state: Any,
+        draws: Draws,
+        modes: Sequence[Elsewhere] = (),
+        *,
+        early: bool,
+        surely: bool = False,
     ) -> MixingState | NestingState | None:
         """Go on from one Gaussian that has arrived; None where it is enough.
 
@@ -147,6 +165,8 @@ class Mixing:
             Gaussians elsewhere, each of which becomes a component.
         early
             Whether q may still gain, so that its draws must say it clearly.
+        surely
+            Whether nothing but what is :meth:`known` will do.
         """
         if not isinstance(state, ReplayState) or self.components == 1:
             return None
@@ -155,9 +175,11 @@ class Mixing:
         ratio = ratio[np.isfinite(ratio)]
         if dim > _MOST_DIMENSIONS or len(ratio) == 0:
             return None
-        spread = 1.4826 * float(np.median(np.abs(ratio - np.median(ratio))))
-        if spread < (_CLEARLY if early else _UNEVEN) and not modes:
+        spread = 1.4826 * median(np.abs(ratio - median(ratio)))
+        if spread < (_CLEARLY if early and not surely else _UNEVEN) and not modes:
             return None
+        if surely:
+            return self.known(state)
         may_nest = not (modes or self.searches or self.components)
         found = nested(state) if may_nest else None
         if found is not None or (early and dim >= _MANY):
@@ -165,7 +187,7 @@ class Mixing:
             return found
         if may_nest and dim >= _MANY and not is_bent(state):
             return None
-        return self._begun(state, modes, float(np.median(ratio)))
+        return self._begun(state, modes, median(ratio))
 
     def _begun(
         self, state: ReplayState, modes: Sequence[Elsewhere] = (), level: float = 0.0

@@ -47,6 +47,9 @@ _TEMPERED = 0.25
 """The power of weights of pairs in regressions: those at the ends count too."""
 _FOLLOWED = 1.0
 """By how much the exponent of a term may go beyond what was seen, where terms are not exact."""
+_WIDER, _RARELY_WIDER = 2.0, 0.99
+"""By how much y given scales may be wider, where terms are not exact, than it is at 99 of 100
+the scales that there are."""
 _EFFECTIVE = 600.0
 """Effective draws of the scales at which they are known: to 0.04 standard deviations."""
 _UNLIKE = 5.0
@@ -70,7 +73,7 @@ _LEAST_POWER = 1e-6
 """Of weights, at the least."""
 _KNOWN = 1.0
 """Nats by which a draw may be misplaced, as its score says, to tell what lies there."""
-_AGAIN, _SETTLED = 1.35, 0.05
+_AGAIN, _SETTLED = 1.25, 0.05
 """By how much the draws grow between two looks at the scales, and by how little means and sds may
 have changed from one to the next, in sds."""
 _OUTSIDE = 0.003
@@ -124,9 +127,13 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     if left > EXACT:
         given = dataclasses.replace(given, ends=_ends(rates, pairs[0]))
     # Where the mean is far off, what draws say of a scale is too little, as a rule.
-    off = np.append(state.off, given.misplaced(*split(state, slice(-len(batch.theta), None))))
+    tried = given.tried(*split(state, slice(-len(batch.theta), None)))
+    off, widths = np.append(state.off, tried.misplaced), np.append(state.widths, tried.widths)
     recent = split(state, slice(-drawn, None)).scales
     counted, wide = _counted(state._replace(off=off), recent, sane)
+    if left > EXACT:
+        widest = _WIDER * _quantile(widths[-len(recent) :], counted, _RARELY_WIDER)
+        given = dataclasses.replace(given, widest=widest)
     effective = 1.0 / float(counted @ counted)
     now = dataclasses.replace(q, over=mixture_of(recent, counted, wide), given=given)
     info = NestingInfo(effective, *judged(q, batch))
@@ -135,6 +142,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     following = state._replace(
         q=now,
         off=off,
+        widths=widths,
         left=left,
         proposal=dataclasses.replace(now, over=wider(now.over, recent, counted), even=VERY_ROUGHLY),
         looked=looked,
@@ -268,6 +276,13 @@ def _ends(rates: Array, seen: Array) -> Array:
     further = _FOLLOWED / np.maximum(np.abs(rates).max(axis=0), 1e-300)
     further = np.minimum(further, _FOLLOWED)
     return np.array([seen.min(axis=0) - further, seen.max(axis=0) + further])
+
+
+def _quantile(values: Array, weight: Array, level: float) -> float:
+    """Return a quantile of weighted values."""
+    order = np.argsort(values)
+    place = int(np.searchsorted(np.cumsum(weight[order]), level))
+    return float(values[order[min(place, len(order) - 1)]])
 
 
 def _log(count: int) -> float:

@@ -21,7 +21,7 @@ _ROUGHLY, VERY_ROUGHLY = 64, 16
 """Points by which moments are taken on the way: of q, and of what is only drawn from."""
 _NEEDED, _NEGLIGIBLE = 4.0, 1e-3
 """Effective pairs, over D + 1, by which scales are looked for; the weight of one that counts."""
-_FEWEST, _GROWING = 48, 0.2
+_FEWEST, _GROWING = 72, 0.3
 """The size of a batch: at least, and over all draws before it."""
 
 
@@ -40,6 +40,8 @@ class NestingState(NamedTuple):
     """log q(y | t) of what their y were drawn from."""
     off: Array
     """By how many nats that is too little, as their scores say."""
+    widths: Array
+    """The largest standard deviation of y given their scales."""
     stages: tuple[Mixture, ...]
     """What their t were drawn from."""
     mixed: Array
@@ -78,6 +80,7 @@ def begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingSt
         log_p=nothing,
         log_given=nothing,
         off=nothing,
+        widths=nothing,
         stages=(),
         mixed=nothing,
         counts=nothing,
@@ -102,6 +105,7 @@ def afresh(state: NestingState) -> NestingState:
         log_p=nothing,
         log_given=nothing,
         off=nothing,
+        widths=nothing,
         stages=(),
         mixed=np.full(len(state.z), -np.inf),
         counts=nothing,

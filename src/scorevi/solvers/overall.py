@@ -97,7 +97,7 @@ def _fitted(t: Array, weight: Array, at_most: tuple[int, int]) -> Mixture:
         np.exp(np.maximum(share, _NOTHING, out=share), out=share)
         share *= (weight / (share @ np.ones(len(means))))[:, None]
         sums = share.T @ asked
-        seen = sums[:, 0] ** 2 / np.maximum(np.vecdot(share, share, axis=0), 1e-300)
+        seen = sums[:, 0] ** 2 / np.maximum(np.vecdot(share.T, share.T), 1e-300)
         kept = seen > min(_FEWEST, float(seen.max()) - 1e-9)
         sums, seen = sums[kept], seen[kept]
         total = sums[:, 0]

@@ -17,7 +17,7 @@ the whitened coordinates of the current q, and asks after every batch what all o
 3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
    and the step is taken whole: q is then p, after D + 2 gradients.
 
-Batches grow: they double the memory while pairs are few, and are a sixteenth to a quarter
+Batches grow: they double the memory while pairs are few, and are a twelfth to a quarter
 of it after. The memory is bounded: at most max(512, 4(D + 1)) pairs, the oldest go first. A step
 costs O(n·D²), and up to D = 128, where the quadratic part is taken out, O(n³) or O(n·D⁴), whichever
 is less.
@@ -56,6 +56,8 @@ _BEND, _LEAST_SHIFT = 0.7, 0.3
 """The length of a shift times what a line leaves of the scores along it, and a length that may be
 gone in any case. To second order the score turns round after as long a way: further on there may be
 a wall, and a fit would jump to and fro between the wall and where it was."""
+_FEWEST, _SHARE, _SHARE_WHEN_FULL = 4, 12, 8
+"""Draws of a batch once a line is determined: at least, and the memory over their number."""
 _NEGLIGIBLE = 1e-6
 _RESOLVED = 1e-10
 
@@ -165,6 +167,8 @@ class Replay:
             trust, linear = evidence.trust, evidence.linear
             move = _whole_step if linear else trusted_step
             shift, values, vectors = move(evidence)
+            if linear:
+                size = self.batch_size_for(dim)  # little more need be seen
         return _moved(state, size, shift, values, vectors), ReplayInfo(count, trust, linear)
 
 
@@ -191,6 +195,8 @@ def _reach(evidence: Evidence, directions: Array, precision: Array) -> Array:
     """
     bent = evidence.bent(directions)
     reach = _within(bent)
+    if not evidence.tells_directions_apart:
+        return reach
     for k in np.flatnonzero((precision * reach < 1.0) | (precision > reach)):
         bent[k] = evidence.bent_by(directions[:, k])
     return _within(bent)
@@ -293,14 +299,14 @@ def _next_size(first: int, count: int, dim: int) -> int:
     """Return the size of the next batch.
 
     While pairs are few the memory doubles, up to the D + 2 pairs that decide. Then a batch is a
-    sixteenth of it, and an eighth once it is full and every batch drives out another, or twice as
+    twelfth of it, and an eighth once it is full and every batch drives out another, or twice as
     much in many dimensions, where a step costs more than gradients: the first size times a power of
     two, so that few sizes need be compiled for.
     """
     if count < dim + 2:
         return min(max(first, count), dim + 2 - count)
-    size = first
-    share = 8 if count >= _capacity(dim) else 16
+    size = max(first, _FEWEST)
+    share = _SHARE_WHEN_FULL if count >= _capacity(dim) else _SHARE
     if dim > LARGE:
         share //= 2
     while 2 * size <= count // share:

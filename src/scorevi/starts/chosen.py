@@ -26,7 +26,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,10 +58,15 @@ _FIRST, _MORE, _SURVIVORS = 24, 28, 2
 """Their length, and how much further how many of them go."""
 _BEHIND = 20.0
 """Nats below at which a mode is not raced from: it would have to be that much wider."""
+_SEEN, _TO_KNOW = 12, 6
+"""The last draws, by which a racer is near, and pairs for each dimension that tell of scales."""
 _LAST = 4
 """Draws that a q must agree with to seem exact."""
 _NATURAL = 0.05
 """What is wide for a parameter far from zero, as a share of its size."""
+
+
+Known = Callable[[Any], Any | None]
 
 
 class Choice(NamedTuple):
@@ -75,13 +81,17 @@ class Choice(NamedTuple):
     """What was done, in words."""
     elsewhere: list[Array]
     """Points that other modes are at."""
+    state: Any = None
+    """That of a solver that knows what the posterior is, by the pairs."""
 
 
 class _Won(Exception):
     """The search can end."""
 
 
-def choose(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Choice:
+def choose(
+    evaluator: Evaluator, rng: np.random.Generator, point: Array, known: Known | None = None
+) -> Choice:
     """Return the best of what was tried.
 
     Parameters
@@ -90,12 +100,14 @@ def choose(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Choi
         The target with its budget, and randomness.
     point
         The user's guess, or zero: the first racer begins at N(point, I), and the climb there.
+    known
+        Asked once whether the pairs of a racer say beyond doubt what the posterior is.
     """
     around = Gaussian(point, np.eye(len(point)), 0.0)
     if evaluator.remaining < _DRAWS:
         return Choice(around, [], [], "the budget is too small to choose a start", [])
     before = evaluator.spent
-    search = _Search(evaluator, rng, around)
+    search = _Search(evaluator, rng, around, known)
     with contextlib.suppress(Exhausted, np.linalg.LinAlgError, _Won):
         search.run()
     with contextlib.suppress(Exhausted):
@@ -104,14 +116,22 @@ def choose(evaluator: Evaluator, rng: np.random.Generator, point: Array) -> Choi
     if best.is_lost:
         best = Racer(evaluator, around)
     note = f"the start was chosen among {count} for {evaluator.spent - before} gradients"
-    return Choice(best.q, [*best.given, *best.pairs], search.seen, note, search.elsewhere)
+    pairs = [*best.given, *best.pairs]
+    return Choice(best.q, pairs, search.seen, note, search.elsewhere, search.state)
 
 
 class _Search:
     """The race: racers enter one after another."""
 
-    def __init__(self, evaluator: Evaluator, rng: np.random.Generator, around: Gaussian) -> None:
-        self._evaluator, self._rng, self._around = evaluator, rng, around
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        rng: np.random.Generator,
+        around: Gaussian,
+        known: Known | None,
+    ) -> None:
+        self._evaluator, self._rng, self._around, self._known = evaluator, rng, around, known
+        self.state: Any = None
         self.racers = [Racer(evaluator, around)]
         self._climbed: list[Pair] = []
         self._length = 2 * (around.dim + 2) + 40
@@ -144,6 +164,7 @@ class _Search:
             raise _Won
         if not is_far:
             self._from_the_point(first)
+            self._ask(first)
         end = self._from_the_climb(is_far)
         self._from_wide(end if is_far else None)
         if is_far:
@@ -166,6 +187,22 @@ class _Search:
             if not any(float(racer.q.distance(point)) < BACK for racer in self.racers):
                 there = dataclasses.replace(best.q, mean=point)
                 self._enter(there, []).run(self._rng, self._length, _SETTLED)
+
+    def _ask(self, racer: Racer) -> None:
+        """Ask whether a racer that has come near has seen what the posterior is; then it has won.
+
+        The posterior of a hierarchy is known exactly from a few times D pairs, long before any
+        Gaussian has arrived.
+        """
+        dim = self._around.dim
+        last = racer.residuals[-_SEEN:]
+        if self._known is None or racer.is_lost or not float(np.median(last)) <= _MODE:
+            return
+        racer.run(self._rng, _TO_KNOW * (dim + 1) - len(racer.pairs), 0.0)
+        if not racer.is_lost:
+            self.state = self._known(racer.state)
+        if self.state is not None:
+            raise _Won
 
     def _from_the_point(self, racer: Racer) -> None:
         """Race from N(point, I), as long as the scores come to agree."""

@@ -19,7 +19,7 @@ from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian, LowRank
-from scorevi.solvers.base import Solver
+from scorevi.solvers.base import Grows, Solver
 from scorevi.solvers.low_rank import LowRankReplay
 from scorevi.starts.chosen import choose
 from scorevi.starts.climb import Ascent, curvature_gaussian, curvature_low_rank
@@ -95,7 +95,7 @@ def start(
             )
         return Start(_as_family(initial, large))
     if isinstance(initial, Near):
-        return _automatic(evaluator, rng, as_point(initial.point, evaluator.target), large)
+        return _automatic(evaluator, rng, as_point(initial.point, evaluator.target), solver)
     if not isinstance(initial, str):
         point = as_point(initial, evaluator.target)
         return Start(at_point(point) if large else Gaussian(point, np.eye(dim), 0.0))
@@ -105,7 +105,7 @@ def start(
             f"got {initial!r}."
         )
     if initial == "auto":
-        return _automatic(evaluator, rng, np.zeros(dim), large)
+        return _automatic(evaluator, rng, np.zeros(dim), solver)
     if not evaluator.target.has_log_density:
         raise ValueError(
             f"`initial={initial!r}` looks for the mode, which needs the log density. Pass "
@@ -156,15 +156,22 @@ def search(
 
 
 def _automatic(
-    evaluator: Evaluator, rng: np.random.Generator, point: Array, large: LowRankReplay | None
+    evaluator: Evaluator, rng: np.random.Generator, point: Array, solver: Solver | None
 ) -> Start:
     with _half_budget(evaluator):
-        if large is not None:
-            state, note = choose_large(evaluator, rng, point, large)
+        if isinstance(solver, LowRankReplay):
+            state, note = choose_large(evaluator, rng, point, solver)
             return Start(state.q, notes=(note,), state=state)
-        chosen = choose(evaluator, rng, point)
-    pairs, seen = tuple(chosen.pairs), tuple(chosen.seen)
-    return Start(chosen.q, pairs, (chosen.note,), seen, elsewhere=tuple(chosen.elsewhere))
+        known = solver.known if isinstance(solver, Grows) else None
+        chosen = choose(evaluator, rng, point, known)
+    return Start(
+        chosen.q,
+        tuple(chosen.pairs),
+        (chosen.note,),
+        tuple(chosen.seen),
+        chosen.state,
+        tuple(chosen.elsewhere),
+    )
 
 
 def _at_mode(
