@@ -31,7 +31,7 @@ def weights_of_one(log_part, log_q, log_then, log_share, dim):
     honest = np.exp(full - full.max())
     if effective_size(full) < 4.0 * (dim + 1):
         along = np.minimum(0.7, log_share)
-        full = along + largest_share(along, full, 4.0 * (dim + 1), rounds=12) * (full - along)
+        full = along + largest_share(along, full, 4.0 * (dim + 1), bits=12) * (full - along)
     full = full * largest_power(full, min(2.0 * (dim + 1), 0.99 * len(full)))
     weight = np.exp(full - full.max())
     least = np.sort(weight)[-max(512, 4 * (dim + 1)) :].min()

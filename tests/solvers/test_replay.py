@@ -152,7 +152,7 @@ def test_the_memory_is_bounded_and_the_batch_grows():
     fit = fit_gaussian(logistic_regression(), solver=solver, max_gradients=3000, seed=0, stop=False)
     sizes = np.diff(fit.trace.num_gradients)
     assert sizes[0] == 2
-    assert set(sizes[:-1]) == {2, 3, 4, 8, 16, 64}  # 3 to reach D + 2 = 7
+    assert set(sizes[:-1]) == {2, 3, 4, 8, 16, 32, 64}  # 3 to reach D + 2 = 7
     assert fit.num_gradients == 3000
 
 

@@ -181,7 +181,7 @@ class Mixing:
         if surely:
             return self.known(state)
         may_nest = not (modes or self.searches or self.components)
-        found = nested(state) if may_nest else None
+        found = nested(state, float(ratio.mean())) if may_nest else None
         if found is not None or (early and dim >= _MANY):
             # Scales are found the better the nearer q is; what has none can wait as long.
             return found

@@ -56,6 +56,8 @@ _UNLIKE = 5.0
 """The Fisher residual of a q that is not the posterior: two modes given t, for example."""
 _WORSE, _SMALL = 2.0, 0.1
 """That of a q which has become worse than one Gaussian, over what that one leaves, or this."""
+_NATS_WORSE = 0.5
+"""By how many nats its ELBO, which a single wild draw may decide, may be below the Gaussian's."""
 _LONGEST, _LONGEST_PER_DIMENSION = 1500, 15
 _NOT_MUCH, _HOPEFUL, _SOONER = 0.05, 0.7, (300, 9)
 """What terms may leave, and the part of the effective draws that must be in sight, to go on beyond
@@ -95,13 +97,16 @@ class NestingInfo(NamedTuple):
     fisher: float
 
 
-def nested(state: ReplayState) -> NestingState | None:
-    """Go on from one Gaussian, where scores say that there are scales; None where they do not."""
+def nested(state: ReplayState, elbo: float = -math.inf) -> NestingState | None:
+    """Go on from one Gaussian, where scores say that there are scales; None where they do not.
+
+    ``elbo`` is that of the Gaussian, where it is known.
+    """
     with one_thread(state.q.dim):
         found = structure(state.q, *near(state))
     if found is None or found.explains < _EXPLAINED:
         return None
-    return begun(state, found, state.z, state.h)
+    return begun(state, found, state.z, state.h, elbo)
 
 
 def step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
@@ -199,7 +204,7 @@ def _otherwise(
         return None
     if found.left >= _FEWER * state.left * found.before:
         return None
-    return begun(state.replay, found, state.z, state.h)
+    return begun(state.replay, found, state.z, state.h, state.elbo)
 
 
 def _terms(
@@ -254,7 +259,8 @@ def _ended(state: NestingState, info: NestingInfo, outside: float, tried: Given)
     is_long = drawn >= (_SOONER[0] + _SOONER[1] * dim if is_hopeless else longest)
     is_exact = state.left <= EXACT
     most = _UNLIKE if is_exact else min(_UNLIKE, _WORSE * max(state.fisher, _SMALL))
-    is_good = effective >= _EFFECTIVE and info.fisher < most
+    is_better = is_exact or info.elbo > state.elbo - _NATS_WORSE
+    is_good = effective >= _EFFECTIVE and info.fisher < most and is_better
     if not is_long and not (is_settled and is_good):
         return state
     scales = "one scale" if over.dim == 1 else f"{over.dim} scales"

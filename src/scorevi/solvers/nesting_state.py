@@ -56,6 +56,8 @@ class NestingState(NamedTuple):
     batch_size: int
     fisher: float
     """The Fisher residual of one Gaussian."""
+    elbo: float
+    """Its ELBO; minus infinity where that is not known."""
     ending: str = ""
     cut: bool = False
     is_enough: bool = True
@@ -66,7 +68,7 @@ class NestingState(NamedTuple):
         return bool(self.ending) and (self.cut or self.left > _POOR)
 
 
-def begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingState:
+def begun(state: ReplayState, found: Structure, z: Array, h: Array, elbo: float) -> NestingState:
     """Begin with scales that were found, and all pairs there are."""
     base, over = state.q, Mixture.standard(len(found.scales))
     q = Nested(base, found.turn, over, found.given, found.scales, _ROUGHLY)
@@ -89,6 +91,7 @@ def begun(state: ReplayState, found: Structure, z: Array, h: Array) -> NestingSt
         settled=nothing,
         batch_size=0,
         fisher=_fisher(*near(state)),
+        elbo=elbo,
     )
     return afresh(new)
 
