@@ -135,13 +135,16 @@ class Mixing:
         """Take in pairs that others paid for."""
         return self._replay.remember(state, pairs)
 
+    def may_know(self, dim: int) -> bool:
+        """Whether a look at what is :meth:`known` takes less than the gradients it may save."""
+        return dim <= LARGE and not (self.searches or self.components)
+
     def known(self, state: Any) -> NestingState | None:
         """Go on from a Gaussian that has not arrived, where terms leave nothing but rounding."""
         dim = state.q.dim
-        # In so many dimensions the search takes longer than the gradients that it may save.
-        if self.searches or self.components or dim > LARGE:
+        if not self.may_know(dim) or (dim >= _MANY and not is_bent(state)):
             return None
-        found = nested(state) if dim < _MANY or is_bent(state) else None
+        found = nested(state)
         return found if found is not None and found.left <= EXACT else None
 
     def grown(

@@ -17,8 +17,8 @@ the whitened coordinates of the current q, and asks after every batch what all o
 3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
    and the step is taken whole: q is then p, after D + 2 gradients.
 
-Batches grow: they double the memory while pairs are few, and are a twelfth to a quarter
-of it after. The memory is bounded: at most max(512, 4(D + 1)) pairs, the oldest go first. A step
+Batches grow: they double the memory while pairs are few, and are a twelfth to an eighth of it
+after. The memory is bounded: at most max(512, 4(D + 1)) pairs, the oldest go first. A step
 costs O(n·D²), and up to D = 128, where the quadratic part is taken out, O(n³) or O(n·D⁴), whichever
 is less.
 """
@@ -40,7 +40,7 @@ from scorevi.families import Gaussian
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.bam import match
 from scorevi.solvers.base import Batch
-from scorevi.solvers.memory import LARGE, Evidence, regress
+from scorevi.solvers.memory import Evidence, regress
 from scorevi.solvers.weights import weights
 
 _PRIOR = 1e3
@@ -299,16 +299,13 @@ def _next_size(first: int, count: int, dim: int) -> int:
     """Return the size of the next batch.
 
     While pairs are few the memory doubles, up to the D + 2 pairs that decide. Then a batch is a
-    twelfth of it, and an eighth once it is full and every batch drives out another, or twice as
-    much in many dimensions, where a step costs more than gradients: the first size times a power of
-    two, so that few sizes need be compiled for.
+    twelfth of it, and an eighth once it is full and every batch drives out another: the first size
+    times a power of two, so that few sizes need be compiled for.
     """
     if count < dim + 2:
         return min(max(first, count), dim + 2 - count)
     size = max(first, _FEWEST)
     share = _SHARE_WHEN_FULL if count >= _capacity(dim) else _SHARE
-    if dim > LARGE:
-        share //= 2
     while 2 * size <= count // share:
         size *= 2
     return size

@@ -26,7 +26,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
+from scorevi.solvers.base import Grows, Solver
 from scorevi.starts.climb import Ascent, curvature_gaussian, is_within
 from scorevi.starts.elsewhere import BACK, landings
 from scorevi.starts.race import Racer
@@ -66,9 +66,6 @@ _NATURAL = 0.05
 """What is wide for a parameter far from zero, as a share of its size."""
 
 
-Known = Callable[[Any], Any | None]
-
-
 class Choice(NamedTuple):
     """Where to start, and what was seen on the way."""
 
@@ -90,7 +87,10 @@ class _Won(Exception):
 
 
 def choose(
-    evaluator: Evaluator, rng: np.random.Generator, point: Array, known: Known | None = None
+    evaluator: Evaluator,
+    rng: np.random.Generator,
+    point: Array,
+    solver: Solver | Grows | None = None,
 ) -> Choice:
     """Return the best of what was tried.
 
@@ -100,14 +100,15 @@ def choose(
         The target with its budget, and randomness.
     point
         The user's guess, or zero: the first racer begins at N(point, I), and the climb there.
-    known
-        Asked once whether the pairs of a racer say beyond doubt what the posterior is.
+    solver
+        Where it can go on with more than one Gaussian, it is asked once whether the pairs of a
+        racer say beyond doubt what the posterior is.
     """
     around = Gaussian(point, np.eye(len(point)), 0.0)
     if evaluator.remaining < _DRAWS:
         return Choice(around, [], [], "the budget is too small to choose a start", [])
     before = evaluator.spent
-    search = _Search(evaluator, rng, around, known)
+    search = _Search(evaluator, rng, around, solver)
     with contextlib.suppress(Exhausted, np.linalg.LinAlgError, _Won):
         search.run()
     with contextlib.suppress(Exhausted):
@@ -128,9 +129,10 @@ class _Search:
         evaluator: Evaluator,
         rng: np.random.Generator,
         around: Gaussian,
-        known: Known | None,
+        solver: Solver | Grows | None,
     ) -> None:
-        self._evaluator, self._rng, self._around, self._known = evaluator, rng, around, known
+        self._evaluator, self._rng, self._around = evaluator, rng, around
+        self._grows = solver if isinstance(solver, Grows) else None
         self.state: Any = None
         self.racers = [Racer(evaluator, around)]
         self._climbed: list[Pair] = []
@@ -194,13 +196,14 @@ class _Search:
         The posterior of a hierarchy is known exactly from a few times D pairs, long before any
         Gaussian has arrived.
         """
-        dim = self._around.dim
-        last = racer.residuals[-_SEEN:]
-        if self._known is None or racer.is_lost or not float(np.median(last)) <= _MODE:
+        dim, solver = self._around.dim, self._grows
+        if solver is None or not solver.may_know(dim) or racer.is_lost:
+            return
+        if not float(np.median(racer.residuals[-_SEEN:])) <= _MODE:
             return
         racer.run(self._rng, _TO_KNOW * (dim + 1) - len(racer.pairs), 0.0)
         if not racer.is_lost:
-            self.state = self._known(racer.state)
+            self.state = solver.known(racer.state)
         if self.state is not None:
             raise _Won
 

@@ -19,7 +19,7 @@ from scorevi.base.arrays import Array
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian, LowRank
-from scorevi.solvers.base import Grows, Solver
+from scorevi.solvers.base import Solver
 from scorevi.solvers.low_rank import LowRankReplay
 from scorevi.starts.chosen import choose
 from scorevi.starts.climb import Ascent, curvature_gaussian, curvature_low_rank
@@ -162,8 +162,7 @@ def _automatic(
         if isinstance(solver, LowRankReplay):
             state, note = choose_large(evaluator, rng, point, solver)
             return Start(state.q, notes=(note,), state=state)
-        known = solver.known if isinstance(solver, Grows) else None
-        chosen = choose(evaluator, rng, point, known)
+        chosen = choose(evaluator, rng, point, solver)
     return Start(
         chosen.q,
         tuple(chosen.pairs),
