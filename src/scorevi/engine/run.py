@@ -161,6 +161,8 @@ class Run:
         draws = self._recent.draws
         if draws is None or not self.evaluator.target.has_log_density:
             return False
+        if surely and not self.solver.may_know(self.q.dim, self.evaluator.remaining):
+            return False
         sources = self.evaluator, self._rng
         points = self._elsewhere
         state = larger(self.solver, self.state, draws, *sources, points, early=early, surely=surely)

@@ -5,7 +5,7 @@ trajectories that is not accepted grows with the square of the step size, so eac
 chains tells by how much to change it, and four or five do.
 
 *Divergences* tell that the step size is too long somewhere: it is adapted again, to a higher rate
-of acceptance, and what was drawn before is dropped.
+of acceptance, and what was drawn before is dropped, where as much can be drawn again.
 
 *Draws* are added until every parameter has the effective sample that was asked for, in the bulk
 and in the tails, and the chains agree. Where that would take much more than is left, they end.
@@ -193,7 +193,8 @@ def advance(
     if least == 0:
         return course, cut
     course = _with_draws(course, stretches, least)
-    if not cut and _is_too_long(course):
+    # What there is, is dropped only where as much can be drawn again.
+    if not cut and limits.gradients - spent > course.draws_gradients and _is_too_long(course):
         course = course._replace(
             level=course.level + 1,
             adapted=len(_ADAPTATION) - _COUNTED,

@@ -122,8 +122,8 @@ class Grows(Protocol):
     def searches(self) -> bool:
         """Whether other modes are looked for even where q explains its draws."""
 
-    def may_know(self, dim: int) -> bool:
-        """Whether it is worth asking in so many dimensions what is :meth:`known`."""
+    def may_know(self, dim: int, remaining: float) -> bool:
+        """Whether it pays to ask what is :meth:`known`, with so many gradients left."""
 
     def known(self, state: Any) -> Any | None:
         """Return the state to go on with where pairs say beyond doubt what the posterior is.

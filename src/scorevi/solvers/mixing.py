@@ -67,6 +67,8 @@ from scorevi.solvers.scouts import (
 from scorevi.solvers.terms import EXACT
 
 _MOST_DIMENSIONS = 256
+_ENOUGH = 300
+"""Gradients that must be left for a q of which nothing but its scales is to be found."""
 _MANY = 8
 """Dimensions from which on components wait for one Gaussian to arrive."""
 _UNEVEN = 0.3
@@ -135,16 +137,17 @@ class Mixing:
         """Take in pairs that others paid for."""
         return self._replay.remember(state, pairs)
 
-    def may_know(self, dim: int) -> bool:
-        """Whether a look at what is :meth:`known` takes less than the gradients it may save."""
-        return dim <= LARGE and not (self.searches or self.components)
+    def may_know(self, dim: int, remaining: float) -> bool:
+        """Whether it pays to ask what is :meth:`known`.
+
+        A look must take less than the gradients it may save, and so many draws of scales must be
+        left that q is better for them.
+        """
+        return dim <= LARGE and remaining >= _ENOUGH and not (self.searches or self.components)
 
     def known(self, state: Any) -> NestingState | None:
         """Go on from a Gaussian that has not arrived, where terms leave nothing but rounding."""
-        dim = state.q.dim
-        if not self.may_know(dim) or (dim >= _MANY and not is_bent(state)):
-            return None
-        found = nested(state)
+        found = nested(state) if state.q.dim < _MANY or is_bent(state) else None
         return found if found is not None and found.left <= EXACT else None
 
     def grown(

@@ -17,7 +17,8 @@ the search:
    posterior is far away, around the end of the climb, whichever is better after a few steps.
 
 A Gaussian posterior is known by D + 2 draws, however far away it is, and the search ends at once,
-but for at most twelve gradients far away, which show whether it is one of several modes.
+but for at most twelve gradients far away, which show whether it is one of several modes. So does a
+hierarchy whose form a solver makes out for certain by the pairs of the first racer.
 It never takes more than half of the budget. Everything that the winner has seen is handed on.
 """
 
@@ -197,7 +198,9 @@ class _Search:
         Gaussian has arrived.
         """
         dim, solver = self._around.dim, self._grows
-        if solver is None or not solver.may_know(dim) or racer.is_lost:
+        if solver is None or racer.is_lost:
+            return
+        if not solver.may_know(dim, self._evaluator.remaining):
             return
         if not float(np.median(racer.residuals[-_SEEN:])) <= _MODE:
             return
