@@ -117,9 +117,26 @@ def test_between_positive_and_not_a_precision_that_is_not_exact_is_bounded():
     assert far[2] > 1e3
     np.testing.assert_allclose(near[:2], far[:2])
     assert near[2] == pytest.approx(400.0 + 20.0)  # the mean, v/P, and a standard deviation
+    # Where it was never seen to be half as wide, less.
+    less = dataclasses.replace(seen, widest=3.0)
+    assert less.draw(t, noise)[0][0][2] == pytest.approx(9.0 + 3.0)
+    assert less.scaled(2.0).draw(t, noise)[0][0][2] == pytest.approx(9.0 + 6.0)
     # What is drawn is what the density says.
     y, log_q = seen.draw(t, noise)
     np.testing.assert_allclose(seen.log_density(t, y), log_q)
     # Elsewhere nothing changes.
     there = np.array([[-1.0]])
     np.testing.assert_allclose(seen.draw(there, noise)[0], exact.draw(there, noise)[0])
+
+
+def test_how_wide_it_is_given_scales():
+    rng = np.random.default_rng(5)
+    root = rng.standard_normal((2, 6, 6)) / 4.0
+    precisions = np.eye(6) + root @ root.transpose(0, 2, 1)
+    given = Given(np.array([[0.0], [1.0]]), precisions, np.zeros((2, 2, 6)))
+    t, y = rng.standard_normal((40, 1)), rng.standard_normal((40, 6))
+    whole = np.tensordot(given.terms(t), precisions, 1)
+    widths = given.tried(t, y, y).widths
+    expected = np.linalg.eigvalsh(whole)[:, 0] ** -0.5
+    assert np.all(widths <= expected * (1 + 1e-12))
+    assert np.all(widths > 0.8 * expected)

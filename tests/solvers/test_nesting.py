@@ -4,10 +4,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import SHORT
 
 import scorevi
 from scorevi import Gaussian, Nested
-from scorevi.solvers import nesting
+from scorevi.families.given import Given
+from scorevi.solvers import make_solver, nesting
+from scorevi.solvers.base import Grows
+from scorevi.solvers.mixing import Mixing
 from scorevi.solvers.overall import importance, mixture_of
 from scorevi.solvers.powers import chosen, gains
 from scorevi.solvers.scales import structure
@@ -400,3 +404,53 @@ def test_what_is_returned_has_been_drawn_from(monkeypatch):
     fit = scorevi.fit(hierarchies()["hospitals-centered"](), seed=0)
     assert isinstance(fit.q, Nested)
     assert fit.q.given is tried[-1]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hierarchy_is_known_before_any_gaussian_has_arrived(seed):
+    fit = scorevi.fit(schools(centered=True), seed=seed)
+    assert isinstance(fit.q, Nested)
+    assert fit.q.given.ends is None  # its terms are exact
+    assert fit.trace.num_gradients[0] < 200
+    assert fit.num_gradients < 1200
+
+
+@SHORT
+@pytest.mark.parametrize(("budget", "kind"), [(100, Gaussian), (300, Gaussian), (1000, Nested)])
+def test_scales_are_not_begun_with_where_no_gradients_are_left_for_them(budget, kind):
+    fit = scorevi.fit(scorevi.examples.eight_schools(), seed=0, max_gradients=budget)
+    assert isinstance(fit.q, kind)
+
+
+def test_in_many_dimensions_and_for_one_gaussian_it_is_not_asked():
+    assert Mixing().may_know(128, 300)
+    assert not Mixing().may_know(129, 10_000)
+    assert not Mixing().may_know(10, 299)
+    assert not Mixing(components=2).may_know(10, 10_000)
+    assert not isinstance(make_solver("replay"), Grows)
+
+
+def test_the_quantile_of_weighted_values():
+    values, weight = np.array([3.0, 1.0, 2.0]), np.array([0.1, 0.6, 0.3])
+    assert [nesting._quantile(values, weight, level) for level in (0.5, 0.85, 0.95)] == [1, 2, 3]
+    assert nesting._quantile(values, weight, 1.0) == 3.0
+
+
+def test_what_is_below_one_gaussian_is_not_good_enough():
+    """A few wild draws, with all else in order, are told by the ELBO alone."""
+    over = scorevi.Mixture.standard(1)
+    given = Given(np.zeros((1, 1)), np.eye(2)[None], np.zeros((1, 2, 2)))
+    nested = Nested(Gaussian.standard(3), np.eye(3), over, given, (0,))
+    state = SimpleNamespace(
+        q=nested,
+        counts=np.array([1200]),
+        settled=np.array([900.0, 0.0, 1.0]),
+        left=0.02,
+        fisher=1.0,
+        elbo=-3.0,
+    )
+    state._replace = lambda **changes: SimpleNamespace(**(vars(state) | changes))
+    for elbo, ends in ((-2.9, True), (-40.0, False)):
+        info = nesting.NestingInfo(effective=700.0, elbo=elbo, fisher=0.5)
+        following = nesting._ended(state, info, outside=0.0, tried=given)
+        assert bool(getattr(following, "ending", "")) == ends
