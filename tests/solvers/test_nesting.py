@@ -17,6 +17,7 @@ from scorevi.solvers.powers import chosen, gains
 from scorevi.solvers.scales import structure
 from scorevi.solvers.terms import _merged, believed, regressed
 from scorevi.studies.hierarchies import hierarchies
+from scorevi.studies.zoo import zoo
 
 GROUPS = 8
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
@@ -454,3 +455,13 @@ def test_what_is_below_one_gaussian_is_not_good_enough():
         info = nesting.NestingInfo(effective=700.0, elbo=elbo, fisher=0.5)
         following = nesting._ended(state, info, outside=0.0, tried=given)
         assert bool(getattr(following, "ending", "")) == ends
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_only_seems_exact_is_found_out(seed):
+    """Close together, the pairs of a banana are explained to four digits by terms that are none."""
+    animal = zoo()["banana"]()
+    fit = scorevi.fit(animal.target, seed=seed)
+    assert isinstance(fit.q, Nested)
+    np.testing.assert_allclose(fit.q.sd, animal.truth.sd, rtol=0.1)
+    assert fit.num_gradients < 2000

@@ -38,7 +38,14 @@ from scorevi.solvers.overall import TEMPERED, farthest, importance, mixture_of, 
 from scorevi.solvers.powers import chosen
 from scorevi.solvers.replay import ReplayState
 from scorevi.solvers.scales import most_scales, structure
-from scorevi.solvers.terms import EXACT, believed, evened, parameters, regressed
+from scorevi.solvers.terms import (
+    EXACT,
+    believed,
+    evened,
+    parameters,
+    regressed,
+    residual_of,
+)
 from scorevi.solvers.weights import judged, largest_power
 
 _EXPLAINED = 0.6
@@ -65,6 +72,8 @@ so many draws, and so many for each dimension."""
 _OFTEN, _SEARCHED = (1.6, 1.4), 1.5
 """By how much the memory grows until terms are chosen anew, where they leave little and where they
 do not; and draws, over the pairs before them, up to which further scales are looked for."""
+_NEARLY_ALL = 0.9
+"""Of new draws, those that must be explained to rounding by what is exact."""
 _FEWER = 0.3
 """What further scales must leave at most, of what is left without them, to begin again."""
 _FARTHEST = 5.0
@@ -116,7 +125,7 @@ def step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
 
 
 def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
-    state = remembering(state, batch)
+    state = _found_out(remembering(state, batch), len(batch.theta))
     q, drawn = state.q, int(state.counts.sum())
     pairs, sane = _pairs(state)
     if not sane.any():
@@ -158,6 +167,21 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     is_known = np.abs(off[-len(recent) :]) < _KNOWN
     outside = farthest(recent[is_known], counted[is_known])
     return _ended(following, info, outside, q.given), info
+
+
+def _found_out(state: NestingState, new: int) -> NestingState:
+    """Take what seems exact for inexact, and look for terms anew, where new draws contradict.
+
+    Pairs that lie close together may be explained to many digits by terms that are none.
+    """
+    if state.left > EXACT:
+        return state
+    t, y, h = split(state, slice(-new, None))
+    with np.errstate(over="ignore", invalid="ignore"):
+        off = residual_of(state.q.given, t, y, h)
+        share = np.vecdot(off, off) / np.maximum(np.vecdot(h, h) + np.vecdot(y, y), 1e-300)
+    left = float(np.nan_to_num(np.quantile(share, _NEARLY_ALL), nan=1.0))
+    return state if left <= EXACT else state._replace(left=left, looked=0)
 
 
 def _pairs(state: NestingState) -> tuple[tuple[Array, Array, Array, Array], Mask]:
