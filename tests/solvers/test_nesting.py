@@ -8,6 +8,7 @@ from conftest import SHORT
 
 import scorevi
 from scorevi import Gaussian, Nested
+from scorevi.base.estimates import weighted_quantile
 from scorevi.families.given import Given
 from scorevi.solvers import make_solver, nesting
 from scorevi.solvers.base import Grows
@@ -433,8 +434,8 @@ def test_in_many_dimensions_and_for_one_gaussian_it_is_not_asked():
 
 def test_the_quantile_of_weighted_values():
     values, weight = np.array([3.0, 1.0, 2.0]), np.array([0.1, 0.6, 0.3])
-    assert [nesting._quantile(values, weight, level) for level in (0.5, 0.85, 0.95)] == [1, 2, 3]
-    assert nesting._quantile(values, weight, 1.0) == 3.0
+    levels = (0.5, 0.85, 0.95, 1.0)
+    assert [weighted_quantile(values, weight, level) for level in levels] == [1, 2, 3, 3]
 
 
 def test_what_is_below_one_gaussian_is_not_good_enough():

@@ -23,6 +23,13 @@ def median(values: Array) -> float:
     return 0.5 * float(parted[:half].max() + parted[half])
 
 
+def weighted_quantile(values: Array, weight: Array, level: float) -> float:
+    """Return a quantile of values by their weights, which sum to one: one of the values."""
+    order = np.argsort(values)
+    place = int(np.searchsorted(np.cumsum(weight[order]), level))
+    return float(values[order[min(place, len(order) - 1)]])
+
+
 def fisher_residual(z: AnyArray, whitened_score: AnyArray) -> AnyArray:
     r"""Return |h + z|²/D, averaged over the draws. Finite if and only if all of h is usable.
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array, Mask
+from scorevi.base.estimates import weighted_quantile
 from scorevi.base.threads import one_thread
 from scorevi.families import is_sound
 from scorevi.families.gaussian import HALF_LOG_2PI
@@ -146,7 +147,7 @@ def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]
     recent = split(state, slice(-drawn, None)).scales
     counted, wide = _counted(state._replace(off=off), recent, sane)
     if left > EXACT:
-        widest = _WIDER * _quantile(widths[-len(recent) :], counted, _RARELY_WIDER)
+        widest = _WIDER * weighted_quantile(widths[-len(recent) :], counted, _RARELY_WIDER)
         given = dataclasses.replace(given, widest=widest)
     effective = 1.0 / float(counted @ counted)
     now = dataclasses.replace(q, over=mixture_of(recent, counted, wide), given=given)
@@ -306,13 +307,6 @@ def _ends(rates: Array, seen: Array) -> Array:
     further = _FOLLOWED / np.maximum(np.abs(rates).max(axis=0), 1e-300)
     further = np.minimum(further, _FOLLOWED)
     return np.array([seen.min(axis=0) - further, seen.max(axis=0) + further])
-
-
-def _quantile(values: Array, weight: Array, level: float) -> float:
-    """Return a quantile of weighted values."""
-    order = np.argsort(values)
-    place = int(np.searchsorted(np.cumsum(weight[order]), level))
-    return float(values[order[min(place, len(order) - 1)]])
 
 
 def _log(count: int) -> float:

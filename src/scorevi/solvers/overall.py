@@ -20,6 +20,7 @@ import math
 import numpy as np
 
 from scorevi.base.arrays import Array
+from scorevi.base.estimates import weighted_quantile
 from scorevi.families import Gaussian, Mixture
 
 _ROUNDS, _STILL = 30, 1e-3
@@ -146,9 +147,7 @@ def farthest(t: Array, weight: Array) -> float:
 
 def _end(around: Gaussian, along: Array, weight: Array, axis: int, level: float) -> Gaussian:
     """Return a narrower Gaussian where q(t) ends along an axis, elsewhere as wide as it is."""
-    order = np.argsort(along)
-    last = int(np.searchsorted(np.cumsum(weight[order]), level))
-    place = float(along[order[min(last, len(order) - 1)]])
+    place = weighted_quantile(along, weight, level)
     unit = np.eye(around.dim)[axis]
     way = around.factor.T @ unit / around.sd[axis]
     away = (place - float(around.mean[axis])) / around.sd[axis]
