@@ -161,7 +161,7 @@ class Given:
         return Look(log_q - width * HALF_LOG_2PI, score, np.where(seen == t, along, 0.0))
 
     def tried(self, t: Array, y: Array, h: Array) -> Tried:
-        """Return how wide it is at rows of t, and how far its mean is off, if h are p's scores by y.
+        """Return how wide it is at rows of t, and how far off, if h are the scores of p by y.
 
         If p is Gaussian given t with this precision, the way from y to its top is P⁻¹h, and by as
         much as that is longer than the way to this mean, y was drawn at the wrong place.
