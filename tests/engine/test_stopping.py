@@ -17,6 +17,7 @@ from scorevi.examples import (
     random_gaussian,
     sinh_arcsinh,
 )
+from scorevi.solvers.mixing import Mixing
 from scorevi.studies.zoo import zoo
 
 
@@ -177,3 +178,27 @@ def test_noise_that_hides_everything_is_no_rest(seed):
     fit = fit_gaussian(target, solver="bbvi", seed=seed, max_gradients=2000)
     assert elbo(fit.q, target) < -1e4
     assert fit.status == "budget"
+
+
+def test_a_solver_that_has_nothing_more_is_asked_less_and_less_often(tmp_path):
+    target, asked, seen = logistic_regression(20, 60), [], [0]
+
+    class Nothing(Mixing):
+        def grown(self, state, draws, modes=(), *, early, surely=False):
+            if early and not surely:
+                asked.append(seen[0])
+
+    def score(theta):
+        seen[0] += len(theta)
+        return target.score(theta)
+
+    counted = scorevi.from_function(score, target.dim, target.log_density)
+    settings = {"solver": Nothing(), "seed": 0, "checkpoint": tmp_path / "fit"}
+    settings |= {"checkpoint_seconds": 0.0, "tolerance": 0.01}
+    scorevi.fit(counted, max_gradients=2000, **settings)
+    before = len(asked)
+    assert before >= 3
+    scorevi.fit(counted, max_gradients=6000, resume=True, **settings)  # which forgets nothing
+    assert len(asked) > before
+    times = np.arange(1, len(asked))
+    assert (np.divide(asked[1:], asked[:-1]) >= 1.1**times - 0.02).all()

@@ -10,7 +10,7 @@ import scorevi
 from scorevi import Gaussian, Nested
 from scorevi.base.estimates import weighted_quantile
 from scorevi.families.given import Given
-from scorevi.solvers import make_solver, nesting
+from scorevi.solvers import make_solver, mixing, nesting
 from scorevi.solvers.base import Grows
 from scorevi.solvers.mixing import Mixing
 from scorevi.solvers.overall import importance, mixture_of
@@ -396,13 +396,13 @@ def test_halves_of_a_matrix_count_by_their_noise():
 @pytest.mark.slow
 def test_what_is_returned_has_been_drawn_from(monkeypatch):
     """A Gaussian given scales that no draw has tried may be far too wide between the pairs."""
-    tried, step = [], nesting._step
+    tried, step = [], mixing.step
 
     def recording(state, batch):
         tried.append(state.q.given)
         return step(state, batch)
 
-    monkeypatch.setattr(nesting, "_step", recording)
+    monkeypatch.setattr(mixing, "step", recording)
     fit = scorevi.fit(hierarchies()["hospitals-centered"](), seed=0)
     assert isinstance(fit.q, Nested)
     assert fit.q.given is tried[-1]

@@ -14,6 +14,7 @@ import numpy as np
 from scorevi.base.arrays import Array, Mask
 from scorevi.base.pairs import Pair
 from scorevi.base.target import Evaluation, Failure, Target, TargetLost, failure
+from scorevi.base.threads import users_threads
 
 _EXAMPLES = 5
 WINDOW = 100
@@ -143,7 +144,8 @@ class Evaluator:
         self.spent = spent
         began = time.perf_counter()
         try:
-            found = self.target.evaluate(theta)
+            with users_threads():
+                found = self.target.evaluate(theta)
             self.quickest = min(self.quickest, time.perf_counter() - began)
             return found
         except TargetLost:
@@ -235,7 +237,8 @@ class Evaluator:
         for point in theta:
             self.spent += 1
             try:
-                score, log_density, failures = self.target.evaluate(point[None])
+                with users_threads():
+                    score, log_density, failures = self.target.evaluate(point[None])
                 # Copies, because a function may hand out the same buffer each time.
                 known = None if log_density is None else np.array(log_density)
                 parts.append(Evaluation(np.array(score), known, failures))

@@ -2,7 +2,8 @@
 
 A step works on many small matrices. Handing each to several threads costs more than it saves, and
 where other processes want the cores too, ten or a hundred times more, because the threads wait for
-each other by turning. The target's own evaluations are left as the user has set them.
+each other by turning. So a run holds them to one, and gives the target, for its own evaluations, as
+many as the user has set.
 """
 
 from __future__ import annotations
@@ -27,22 +28,55 @@ def _libraries() -> tuple[Any, ...]:
     return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
+class _Held(threading.local):
+    """How often a thread is inside, and what was set before: threadpoolctl lets one thread set."""
+
+    depth = 0
+    before: tuple[tuple[Any, int], ...] = ()
+
+    def to_one(self) -> None:
+        for one, _ in self.before:
+            one.set_num_threads(1)
+
+    def as_before(self) -> None:
+        for one, number in self.before:
+            one.set_num_threads(number)
+
+
+_HELD = _Held()
+
+
 @contextmanager
 def one_thread(dim: int = 0) -> Iterator[None]:
     """One BLAS thread inside, and what the user had set after; no change in many dimensions."""
     if dim > _MANY:
         yield
         return
-    # Threadpoolctl's own context asks each library for its version too, ten times as long.
-    before = [(one, one.get_num_threads()) for one in _libraries()]
-    more = [(one, number) for one, number in before if number != 1]
-    for one, _ in more:
-        one.set_num_threads(1)
+    if _HELD.depth == 0:
+        # Threadpoolctl's own context asks each library for its version too, ten times as long.
+        before = [(one, one.get_num_threads()) for one in _libraries()]
+        _HELD.before = tuple((one, number) for one, number in before if number != 1)
+        _HELD.to_one()
+    _HELD.depth += 1
     try:
         yield
     finally:
-        for one, number in more:
-            one.set_num_threads(number)
+        _HELD.depth -= 1
+        if _HELD.depth == 0:
+            _HELD.as_before()
+
+
+@contextmanager
+def users_threads() -> Iterator[None]:
+    """As many BLAS threads inside as the user has set, for what is the user's: the target."""
+    if _HELD.depth == 0:
+        yield
+        return
+    _HELD.as_before()
+    try:
+        yield
+    finally:
+        _HELD.to_one()
 
 
 def taking_turns(target: object) -> AbstractContextManager[object]:

@@ -22,7 +22,6 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.newton import steps
-from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian
 from scorevi.solvers.base import Batch
 
@@ -108,7 +107,7 @@ class Arrival:
         """Return how far q is; anything, while there are too few batches to tell."""
         if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:
             return ANYWHERE
-        with one_thread(q.dim), np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):
             shift, offset = map(np.concatenate, zip(*self._batches, strict=True))
             mismatch, z = (np.asarray(q.whiten(q.mean + rows)) for rows in (shift, offset))
             one, one_error = _all_together(mismatch)

@@ -12,7 +12,6 @@ from scorevi.base.estimates import elbo_estimate, fisher_residual
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.noise import Noise
 from scorevi.base.target import Evaluation
-from scorevi.base.threads import one_thread
 from scorevi.families import Family
 from scorevi.solvers.base import Batch
 
@@ -65,16 +64,14 @@ class Batches:
             Whether no batch was ever full. :class:`NothingGood` is then raised after a few bad
             draws and no good one.
         """
-        with one_thread(q.dim):
-            points = q.points(self._noise.take(size, q.noise_width))
+        points = q.points(self._noise.take(size, q.noise_width))
         if evaluation is None:
             evaluation = self.evaluator(points.theta)
         else:
             self.evaluator.spent += size
         score, log_density, _ = evaluation
-        with one_thread(q.dim):
-            batch = Batch.of(q, points, score, log_density)
-            taken = Taken.of(batch)
+        batch = Batch.of(q, points, score, log_density)
+        taken = Taken.of(batch)
         # A sum is finite only if all its terms are: one test for the usual case.
         if math.isfinite(taken.fisher) and (log_density is None or math.isfinite(taken.elbo)):
             return taken

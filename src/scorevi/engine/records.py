@@ -92,3 +92,6 @@ class Snapshot(NamedTuple):
     """Draws of all updates."""
     elsewhere: tuple[Array, ...] = ()
     """Points at which the start has seen other modes."""
+    in_vain: tuple[int, int] = (0, 0)
+    """How often a solver had no larger family to go on with, and the gradients when it was asked
+    last."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from scorevi.base.evaluate import Evaluator, Exhausted, Interrupted, TooManyBadS
 from scorevi.base.noise import RESTART, SEARCH, Noise, stream
 from scorevi.base.status import Status
 from scorevi.base.target import Evaluation, Target
+from scorevi.base.threads import one_thread
 from scorevi.engine import ending
 from scorevi.engine.arrival import Arrival, Distance
 from scorevi.engine.arrival_pairs import ArrivalOfPairs
@@ -37,6 +39,9 @@ from scorevi.solvers.base import Batch, Grows, Remembers, Solver, family_of
 from scorevi.solvers.low_rank import LowRankReplay
 from scorevi.starts.start import Initial, Near, NoFinitePoint, search, start
 
+_LATER = 1.1
+"""By how much the gradients must grow, to the power of how often that was in vain, until a solver
+is asked again for more than q: to find nothing takes as long as many gradients."""
 _FIRST_LOOK = 8
 """Updates before the scores are asked for a direction along which the posterior has no end."""
 
@@ -87,6 +92,8 @@ class Run:
         self._sign = SignCheck()
         self._recent = Recent()
         self._next_look = _FIRST_LOOK
+        self._in_vain = 0, 0
+        """How often the solver had nothing more than q, and the gradients when it last had not."""
         # Compiled loops do not show their batches.
         self._arrival: Any = None if solver.compilable else _arrival_of(solver)
         self.distance: Distance | None = None
@@ -130,14 +137,13 @@ class Run:
                 self.status = self.status or watcher.begin(self)
             self.set_deadline()
             if self.state is None:
-                # What is not finite is looked for and counted; it need not be warned of as well.
-                with np.errstate(all="ignore"):
+                with self._quietly():
                     self._start()
                 yield Updates.none()
             self._let_look(watchers)
             self._stepping.prepare(self)
             while self.status is None:
-                with np.errstate(all="ignore"):
+                with self._quietly():
                     updates = self._stepping.advance(self)
                 self.records.extend(updates)
                 self._let_look(watchers)
@@ -163,10 +169,15 @@ class Run:
             return False
         if surely and not self.solver.may_know(self.q.dim, self.evaluator.remaining):
             return False
+        times, spent = self._in_vain
+        if early and self.evaluator.spent < spent * _LATER**times:
+            return False
         sources = self.evaluator, self._rng
         points = self._elsewhere
         state = larger(self.solver, self.state, draws, *sources, points, early=early, surely=surely)
         if state is None:
+            if not surely:
+                self._in_vain = times + 1, self.evaluator.spent
             return False
         self._go_on_with(state)
         self._size_batch()
@@ -186,8 +197,9 @@ class Run:
         """Look once more at what was reached; returns what q is worth, and what to warn of."""
         ended = self.status in ("interrupted", "bad-scores")
         may_draw = not (self.num_updates == 0 or ended)
-        quality = closing(self.q, self._recent, self._batches if may_draw else None)
-        return quality, ending.conclude(self, quality, self._recent.draws)
+        with one_thread(self.q.dim):
+            quality = closing(self.q, self._recent, self._batches if may_draw else None)
+            return quality, ending.conclude(self, quality, self._recent.draws)
 
     def interrupt(self) -> None:
         """Ask the run to end; any thread may, and it does before the next evaluation."""
@@ -211,6 +223,7 @@ class Run:
             fresh=() if self._arrival is None else self._arrival.batches,
             drawn=0 if self._arrival is None else self._arrival.total,
             elsewhere=self._elsewhere,
+            in_vain=self._in_vain,
         )
 
     def restore(self, snapshot: Snapshot, records: Updates) -> None:
@@ -222,6 +235,7 @@ class Run:
         self.num_updates = snapshot.num_updates
         self.volume_at_start = snapshot.volume_at_start
         self._elsewhere = snapshot.elsewhere
+        self._in_vain = snapshot.in_vain
         self._sign = SignCheck(snapshot.slopes)
         self.notes = list(snapshot.notes)
         self._seconds_before = snapshot.seconds
@@ -280,11 +294,18 @@ class Run:
         proposal: Family | None = getattr(self.state, "proposal", None)
         return self.q if proposal is None else proposal
 
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """Without warnings of what is not finite, which is looked for and counted."""
+        with one_thread(self.q.dim), np.errstate(all="ignore"):
+            yield
+
     def _let_look(self, watchers: tuple[Watcher, ...]) -> None:
         if watchers:
-            for watcher in watchers:
-                said = watcher.look(self)
-                self.status = self.status or said
+            with one_thread(self.q.dim):
+                for watcher in watchers:
+                    said = watcher.look(self)
+                    self.status = self.status or said
             self.ahead = min(watcher.next_update for watcher in watchers) - self.num_updates
 
     def _start(self) -> None:

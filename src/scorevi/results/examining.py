@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from scorevi.base.arrays import as_count
 from scorevi.base.evaluate import Evaluator
 from scorevi.base.target import Target
+from scorevi.base.threads import one_thread
 from scorevi.results.protected import protected
 from scorevi.results.target_of import target_of
 from scorevi.trust.check import check
@@ -27,7 +28,7 @@ def examine(fit: Fit, draws: int, modes: bool, seed: int) -> tuple[Verdict, Fres
     draws = as_count("draws", draws, least=FEWEST)
     if fit.status.ok and fit.num_updates:  # else the target is not asked
         target_of(fit, "so it cannot be checked anew", "fit.verdict is what was found before")
-    with protected(fit) as safe:
+    with protected(fit) as safe, one_thread(fit.q.dim):
         exam = _examination(safe, draws, seed)
         verdict = check(exam, modes=modes)
     return verdict, exam.__dict__.get("fresh")  # a fit that failed was not drawn from

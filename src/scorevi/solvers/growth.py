@@ -10,7 +10,6 @@ import numpy as np
 import scipy.special
 
 from scorevi.base.arrays import Array
-from scorevi.base.threads import one_thread
 from scorevi.base.valley import third_derivatives, valley
 from scorevi.families import Gaussian, Mixture
 from scorevi.families.stacked import Stacked
@@ -32,6 +31,8 @@ as large as the smallest is negative."""
 _CLEARLY_LEFT, _STANDS_OUT = 0.5, 0.05
 """The same of the mean square of what a line leaves of the score, also as a share of that along all
 directions."""
+_TO_TELL = 4
+"""Pairs, over D + 1, by which either is known."""
 _AMONG_BEST = 0.3
 _NEW_AXIS = 0.5
 _LARGEST_CHANGE = 1.0
@@ -187,16 +188,18 @@ def is_bent(state: ReplayState) -> bool:
     """Return whether some direction stands out along which the posterior is not Gaussian.
 
     In many dimensions log p − log q varies, too, where the noise of q or a little of everything
-    adds up, as in most regressions: nothing that a few components could follow.
+    adds up, as in most regressions: nothing that a few components could follow. Few pairs do not
+    tell, least of all where some are of a climb.
     """
-    with one_thread(state.q.dim):
-        z, h, weight = near(state)
-        residual = line_leaves(z, h, weight)
-        bent = np.linalg.eigvalsh(third_derivatives(z, residual, weight))
-        if bent[-1] > max(_CLEARLY_BENT, -_NOISE * bent[0]):
-            return True
-        left = np.linalg.eigvalsh((residual.T * (weight / weight.sum())) @ residual)
-        return bool(left[-1] > max(_CLEARLY_LEFT, _STANDS_OUT * left.sum()))
+    if len(state.z) < _TO_TELL * (state.q.dim + 1):
+        return False
+    z, h, weight = near(state)
+    residual = line_leaves(z, h, weight)
+    bent = np.linalg.eigvalsh(third_derivatives(z, residual, weight))
+    if bent[-1] > max(_CLEARLY_BENT, -_NOISE * bent[0]):
+        return True
+    left = np.linalg.eigvalsh((residual.T * (weight / weight.sum())) @ residual)
+    return bool(left[-1] > max(_CLEARLY_LEFT, _STANDS_OUT * left.sum()))
 
 
 def to_split(parts: Mixture, looks: Mapping[int, Local | None]) -> list[tuple[int, Array]]:

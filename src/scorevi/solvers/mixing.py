@@ -35,7 +35,6 @@ import numpy as np
 from scorevi.base.arrays import as_count
 from scorevi.base.estimates import median
 from scorevi.base.pairs import Draws, Pair
-from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian, Mixture
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.base import Batch, Elsewhere
@@ -187,6 +186,8 @@ class Mixing:
         if surely:
             return self.known(state)
         may_nest = not (modes or self.searches or self.components)
+        if may_nest and dim > LARGE and not is_bent(state):
+            return None  # a search for scales would take longer than the fit
         found = nested(state, float(ratio.mean())) if may_nest else None
         if found is not None or (early and dim >= _MANY):
             # Scales are found the better the nearer q is; what has none can wait as long.
@@ -252,8 +253,7 @@ class Mixing:
         if isinstance(state, NestingState):
             following, info = step(state, batch)
             return (self._begun(state.replay) if following.is_poor else following), info
-        with one_thread(state.q.dim):
-            return self._step(state, batch)
+        return self._step(state, batch)
 
     def _step(self, state: MixingState, batch: Batch) -> tuple[MixingState, MixingInfo]:
         base, parts, dim = state.base, state.parts, state.base.dim

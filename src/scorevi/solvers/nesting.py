@@ -20,7 +20,6 @@ import numpy as np
 
 from scorevi.base.arrays import Array, Mask
 from scorevi.base.estimates import weighted_quantile
-from scorevi.base.threads import one_thread
 from scorevi.families import is_sound
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.families.given import Given
@@ -112,8 +111,7 @@ def nested(state: ReplayState, elbo: float = -math.inf) -> NestingState | None:
 
     ``elbo`` is that of the Gaussian, where it is known.
     """
-    with one_thread(state.q.dim):
-        found = structure(state.q, *near(state))
+    found = structure(state.q, *near(state))
     if found is None or found.explains < _EXPLAINED:
         return None
     return begun(state, found, state.z, state.h, elbo)
@@ -121,11 +119,6 @@ def nested(state: ReplayState, elbo: float = -math.inf) -> NestingState | None:
 
 def step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
     """Remember the batch, and find scales and terms anew from all there is."""
-    with one_thread(state.q.dim):
-        return _step(state, batch)
-
-
-def _step(state: NestingState, batch: Batch) -> tuple[NestingState, NestingInfo]:
     state = _found_out(remembering(state, batch), len(batch.theta))
     q, drawn = state.q, int(state.counts.sum())
     pairs, sane = _pairs(state)
