@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from conftest import logistic_regression
+from conftest import SEEDS, logistic_regression
 
 import scorevi
+from scorevi.solvers.lines import least_squares
 from scorevi.solvers.memory import Evidence, regress
 from scorevi.solvers.replay import trusted_step
 from scorevi.solvers.weights import weights
@@ -121,3 +122,76 @@ def test_rounding_is_not_amplified():
         scorevi.fit(t, seed=0, stop=False, max_gradients=300) for t in (target, Nudged(target))
     )
     np.testing.assert_allclose(one.mean, two.mean, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-9, 1e-7])
+def test_two_pairs_that_are_nearly_the_same_do_not_make_a_score_linear(apart):
+    dim = 20
+    rng = np.random.default_rng(4)
+    z = rng.standard_normal((dim + 2, dim))
+    z[-1] = z[-2] + apart * rng.standard_normal(dim)
+    found = regress(z, -np.tanh(z), np.ones(len(z)))
+    assert found is None or not found.linear
+
+
+@pytest.mark.parametrize("dim", [1, 20, 500])
+def test_as_many_pairs_as_decide_tell_that_a_score_is_linear(dim):
+    z = np.random.default_rng(5).standard_normal((dim + 2, dim))
+    found = regress(z, -2.0 * z, np.ones(len(z)))
+    assert found.linear
+
+
+def test_few_directions_are_asked_by_themselves_however_many_are_held_back(monkeypatch):
+    asked = []
+    monkeypatch.setattr(Evidence, "bent_by", lambda self, way: asked.append(way) or 1e-9)
+    dim = 40
+    rng = np.random.default_rng(6)
+    precision = np.diag(np.geomspace(1e-6, 0.1, dim))
+    pairs = tuple(rng.standard_normal(shape) for shape in ((200, dim), (200, dim), (200,)))
+    evidence = Evidence(np.zeros(dim), precision, 1.0, False, np.eye(dim), pairs=pairs)
+    _, values, vectors = trusted_step(evidence)
+    assert len(asked) == 8
+    # Those that are narrowest by most.
+    freed = values > 2.0
+    assert freed.sum() == 8
+    np.testing.assert_allclose(np.abs(vectors[:8, freed]), np.eye(8), atol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [20, 21])
+def test_noise_of_one_size_is_told_as_well_by_a_factor_as_by_a_matrix(dim):
+    """Each coefficient's variance, by a thousand draws, within a tenth on average."""
+    rng = np.random.default_rng(8)
+    z = rng.standard_normal((600, dim))
+    design = np.concatenate([np.ones((600, 1)), z], axis=1)
+    weight = rng.uniform(0.5, 1.0, 600)
+    errors = rng.standard_normal((600, 1000))
+    hat, factored = (least_squares(design, weight, formed=formed) for formed in (True, False))
+    np.testing.assert_allclose(hat @ errors, factored @ errors, rtol=0, atol=1e-12)
+    truth = (hat @ errors).var(axis=1)
+    for one in (hat, factored):
+        told = one.noise(errors**2).mean(axis=1)
+        assert np.mean(np.log(told / truth)) == pytest.approx(0.0, abs=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_skewed_regression_is_not_held_back(seed):
+    """Columns so correlated that many outcomes are all but certain; −98 to −99 where it was."""
+    rng = np.random.default_rng(100)
+    mixing = rng.standard_normal((100, 100)) / 10.0
+    design = rng.standard_normal((1000, 100)) @ mixing * 3.0
+    chance = 1.0 / (1.0 + np.exp(-design @ rng.standard_normal(100) * 0.5))
+    outcome = (rng.random(1000) < chance).astype(float)
+
+    def log_density(beta):
+        link = beta @ design.T
+        likelihood = link @ outcome - np.logaddexp(0.0, link).sum(axis=1)
+        return likelihood - 0.125 * np.vecdot(beta, beta)
+
+    def score(beta):
+        return (outcome - 1.0 / (1.0 + np.exp(-beta @ design.T))) @ design - 0.25 * beta
+
+    fit = scorevi.fit(scorevi.from_function(score, 100, log_density), seed=seed)
+    z = np.random.default_rng(9).standard_normal((4000, 100))
+    theta = fit.q.unwhiten(np.concatenate([z, -z]))
+    assert np.mean(log_density(theta) - fit.q.log_density(theta)) > -96.5

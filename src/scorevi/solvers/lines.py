@@ -30,27 +30,72 @@ _DISAGREES = 3.0
 """Standard errors between two estimates of the same coefficient."""
 
 
-def least_squares(design: Array) -> Array | None:
-    """Return the pseudo-inverse; None where the rows do not span the space.
+class Factored(NamedTuple):
+    """Weighted least squares at the rows of a design, by the factor of their Gram matrix.
 
-    By the Gram matrix, which is several times as fast, where that is safe.
+    In many dimensions: what makes the coefficients, (p, n), takes as long to form as they do to
+    find, and to ask it for the noise of each takes as long again. So that of a column is taken to
+    be of one size everywhere.
     """
-    lower = _gram_root(design)
+
+    design: Array
+    weight: Array
+    """(n, 1)."""
+    lower: Array
+
+    def __matmul__(self, values: Array) -> Array:
+        """Return the coefficients of columns of values."""
+        return solved(self.lower, self.design.T @ (values * self.weight))
+
+    def noise(self, variance: Array) -> Array:
+        """Return the variances of coefficients, by those of all values."""
+        inverse, _ = lapack.dpotri(self.lower, lower=1)
+        size = np.vecdot(self.weight.T**2, variance.T) / float(self.weight.sum())
+        return np.outer(inverse.diagonal(), size)
+
+
+class Hat(NamedTuple):
+    """The same by the matrix that makes the coefficients, so that all noise counts where it is."""
+
+    matrix: Array
+    """(p, n)."""
+
+    def __matmul__(self, values: Array) -> Array:
+        """Return the coefficients of columns of values."""
+        return np.asarray(self.matrix @ values)
+
+    def noise(self, variance: Array) -> Array:
+        """Return the variances of coefficients, by those of all values."""
+        return np.asarray(self.matrix**2 @ variance)
+
+    def turned(self, basis: Array) -> Hat:
+        """Return what makes the coefficients in an orthonormal basis, the columns."""
+        return Hat(np.concatenate([self.matrix[:1], basis.T @ self.matrix[1:]]))
+
+
+def least_squares(design: Array, weight: Array, *, formed: bool = True) -> Hat | Factored | None:
+    """Return what makes coefficients of values; None where the rows do not span the space.
+
+    By the Gram matrix, which is several times as fast, where that is safe; and then without the
+    matrix that makes them, unless it is to be formed.
+    """
+    root = np.sqrt(weight)[:, None]
+    rows = design * root
+    lower = _gram_root(rows)
     if lower is not None:
-        return solved(lower, design.T)
-    ortho, upper = np.linalg.qr(design)
+        if not formed:
+            return Factored(design, weight[:, None], lower)
+        return Hat(solved(lower, rows.T) * root.T)
+    ortho, upper = np.linalg.qr(rows)
     pivots = np.abs(np.diag(upper))
     if pivots.min() < _SPANNED * pivots.max():
         return None
-    return np.asarray(scipy.linalg.solve_triangular(upper, ortho.T))
+    return Hat(scipy.linalg.solve_triangular(upper, ortho.T) * root.T)
 
 
 def explained(design: Array, values: Array) -> Array | None:
     """Return what least squares make of values, (n, D); None where they do not span the space."""
-    lower = _gram_root(design)
-    if lower is not None:
-        return np.asarray(design @ solved(lower, design.T @ values))
-    hat = least_squares(design)
+    hat = least_squares(design, np.ones(len(design)), formed=False)
     return None if hat is None else np.asarray(design @ (hat @ values))
 
 
@@ -85,15 +130,15 @@ class Coefficients(NamedTuple):
 class Line(NamedTuple):
     """A regression of mismatches on [1, z]."""
 
-    hat: Array
-    """What makes the coefficients of the mismatches, (D + 1, n)."""
+    hat: Hat | Factored
+    """What makes the coefficients of the mismatches."""
     values: Array
     """The coefficients, (D + 1, D)."""
     residual: Array
     """What is left of the mismatches, (n, D)."""
 
     @classmethod
-    def of(cls, hat: Array, design: Array, mismatch: Array) -> Line:
+    def of(cls, hat: Hat | Factored, design: Array, mismatch: Array) -> Line:
         """Return that of least squares."""
         values = hat @ mismatch
         return cls(hat, values, mismatch - design @ values)
@@ -101,13 +146,12 @@ class Line(NamedTuple):
     def along(self, basis: Array | None) -> Coefficients:
         """Return the coefficients, turned into an orthonormal basis, the columns."""
         hat, values, residual = self
-        if basis is not None:
-            hat = np.concatenate([hat[:1], basis.T @ hat[1:]])
+        if basis is not None and isinstance(hat, Hat):
+            hat = hat.turned(basis)
             values = np.concatenate([values[:1], basis.T @ values[1:]]) @ basis
             residual = residual @ basis
         count, dim = residual.shape
-        variance = residual**2 * (count / max(1, count - dim - 1))
-        return Coefficients(values, hat**2 @ variance)
+        return Coefficients(values, hat.noise(residual**2 * (count / max(1, count - dim - 1))))
 
 
 def without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -> Line:
@@ -127,7 +171,7 @@ def without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -
         known = np.concatenate([np.eye(len(gram), dim + 1), white.T @ (mismatch * root)], axis=1)
         linear, coefficients = np.hsplit(_solve(gram, known), [dim + 1])
         hat = (white @ linear).T * root.T
-        return Line(hat, coefficients[: dim + 1], mismatch - whole @ coefficients)
+        return Line(Hat(hat), coefficients[: dim + 1], mismatch - whole @ coefficients)
     half = 0.5 * _QUADRATIC / dim
     scaled = half**0.25 * z
     squares = half * (np.vecdot(z, z) - 0.5 * dim)
@@ -141,7 +185,7 @@ def without_quadratic(z: Array, mismatch: Array, design: Array, weight: Array) -
     white, left = np.hsplit(solved, [dim + 1])
     hat = _solve(design.T @ white, white.T)
     values = hat @ mismatch
-    return Line(hat, values, (left - white @ values) / weight[:, None])
+    return Line(Hat(hat), values, (left - white @ values) / weight[:, None])
 
 
 def _solve(positive: Array, right: Array) -> Array:

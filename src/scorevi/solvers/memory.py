@@ -32,14 +32,25 @@ from scorevi.base.arrays import Array
 from scorevi.base.estimates import median
 from scorevi.base.linalg import eigh, identity
 from scorevi.base.valley import Valley, valley
-from scorevi.solvers.lines import Coefficients, Line, explained, least_squares, without_quadratic
+from scorevi.solvers.lines import (
+    Coefficients,
+    Factored,
+    Hat,
+    Line,
+    explained,
+    least_squares,
+    without_quadratic,
+)
 
 _LINEAR = 1e-9
 """A relative residual below which the score is linear as far as anyone can tell."""
+_ALIKE = 1e-5
+"""What a line leaves of |z|² at pairs so alike that nothing can be said."""
 _ROUNDING = 16.0 * float(np.finfo(np.float64).eps)
 """Relative error of the scores themselves and of the regression."""
-_MILD = 2.0
-"""What a line may leave of the scores, root mean square, for the rest to be taken as quadratic."""
+_MILD, _MILDER = 2.0, 0.4
+"""What a line may leave of the scores, root mean square, for the rest to be taken as quadratic: in
+few dimensions, and where pairs are fewer than quadratic functions."""
 _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
 _STRAIGHT = 0.15
@@ -48,8 +59,10 @@ _SPARE = 4
 """Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
 _PER_DIRECTION = 4
 """Pairs for each dimension, from which on it can be asked what goes with a direction."""
-LARGE = 128
-"""Dimensions beyond which the kernel and a basis of one's own would cost more than gradients."""
+_FEW, LARGE = 20, 128
+"""Dimensions in which quadratic functions are fewer than pairs, so that a basis of the residuals'
+own and the noise of each coefficient by itself cost little and gain much; and those beyond which
+the kernel would cost more than gradients."""
 
 
 class Evidence(NamedTuple):
@@ -114,21 +127,23 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     mismatch = h + z
     count, dim = z.shape
     design = np.concatenate([np.ones((count, 1)), z], axis=1)
-    root = np.sqrt(weight)[:, None]
     if count < dim + 2:
         return None
-    hat = least_squares(design * root)
+    in_few = dim <= _FEW
+    hat = least_squares(design, weight, formed=in_few)
     if hat is None:
         return None
-    hat *= root.T
     line = Line.of(hat, design, mismatch)
     scale = math.sqrt(float(np.vecdot(mismatch, mismatch).max())) + math.sqrt(dim)
-    if math.sqrt(float(np.vecdot(line.residual, line.residual).max())) < _LINEAR * scale:
+    seems_linear = math.sqrt(float(np.vecdot(line.residual, line.residual).max())) < _LINEAR * scale
+    if seems_linear and _would_tell(hat, design, z):
+        root = np.sqrt(weight)[:, None]
         return _linear(design * root, h * root)
     left = _left(line.residual, weight)
     basis, is_mild = None, False
     if left is not None and dim <= LARGE:
-        basis, is_mild = eigh(left)[1], float(left.trace()) <= _MILD**2 * dim
+        basis = eigh(left)[1] if in_few else None
+        is_mild = float(left.trace()) <= (_MILD if in_few else _MILDER) ** 2 * dim
     shorter = shortened(mismatch)
     if shorter is not mismatch:
         line = Line.of(hat, design, shorter)
@@ -150,6 +165,17 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     trust = max(intercept_trust, slope_trust)
     pairs = (z, line.residual, weight)
     return Evidence(intercept, identity(np, dim) - slope, trust, False, left, pairs=pairs)
+
+
+def _would_tell(hat: Hat | Factored, design: Array, z: Array) -> bool:
+    """Return whether something that is not linear, |z|², does not seem so too.
+
+    Of D + 2 points two may be nearly the same, as at the end of a climb. A line through all others
+    then leaves nothing of these two, whatever the score is like.
+    """
+    squares = np.vecdot(z, z)[:, None]
+    left = squares - design @ (hat @ squares)
+    return float(np.abs(left).max()) > _ALIKE * float(squares.max())
 
 
 def _followed(
@@ -227,8 +253,8 @@ def _left(residual: Array, weight: Array) -> Array | None:
     spare = count - dim - 1
     if spare < _SPARE + dim / 2:
         return None
-    square = (residual.T * (weight / weight.sum())) @ residual
-    return np.asarray(square * (count / spare), dtype=np.float64)
+    rows = residual * np.sqrt(weight / weight.sum())[:, None]
+    return np.asarray(rows.T @ rows * (count / spare), dtype=np.float64)
 
 
 def shortened(mismatch: Array) -> Array:

@@ -35,7 +35,6 @@ import numpy as np
 from scorevi.base.arrays import Array, as_count
 from scorevi.base.linalg import eigh
 from scorevi.base.pairs import Pair
-from scorevi.base.threads import one_thread
 from scorevi.families import Gaussian
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.bam import match
@@ -56,6 +55,8 @@ _BEND, _LEAST_SHIFT = 0.7, 0.3
 """The length of a shift times what a line leaves of the scores along it, and a length that may be
 gone in any case. To second order the score turns round after as long a way: further on there may be
 a wall, and a fit would jump to and fro between the wall and where it was."""
+_ASKED = 8
+"""Directions that are asked by themselves, those held back most: each takes a regression."""
 _FEWEST, _SHARE, _SHARE_WHEN_FULL = 4, 12, 8
 """Draws of a batch once a line is determined: at least, and the memory over their number."""
 _NEGLIGIBLE = 1e-6
@@ -143,10 +144,6 @@ class Replay:
 
     def step(self, state: ReplayState, batch: Batch) -> tuple[ReplayState, ReplayInfo]:
         """Remember the batch, and move q to where all pairs together say."""
-        with one_thread(state.q.dim):
-            return self._step(state, batch)
-
-    def _step(self, state: ReplayState, batch: Batch) -> tuple[ReplayState, ReplayInfo]:
         log_det = state.q.log_det
         log_q = -0.5 * np.vecdot(batch.z, batch.z) - log_det
         state = _with_pairs(state, batch.z, batch.whitened_score, log_q)
@@ -197,8 +194,10 @@ def _reach(evidence: Evidence, directions: Array, precision: Array) -> Array:
     reach = _within(bent)
     if not evidence.tells_directions_apart:
         return reach
-    for k in np.flatnonzero((precision * reach < 1.0) | (precision > reach)):
-        bent[k] = evidence.bent_by(directions[:, k])
+    held_back = np.abs(np.log(np.maximum(precision, 1e-300))) - np.log(reach)
+    for k in np.argsort(-held_back)[:_ASKED]:
+        if held_back[k] > 0.0:
+            bent[k] = evidence.bent_by(directions[:, k])
     return _within(bent)
 
 
@@ -240,9 +239,10 @@ def _eager(z: Array, h: Array) -> tuple[Array, Array, Array]:
         shift, values, vectors = _eager(z @ basis, h @ basis)
         return basis @ shift, values, basis @ vectors
     found = match(z, h, _PRIOR)
-    vectors, scales, _ = np.linalg.svd(found.root)
+    # What rounding does to small eigenvalues is far below the bounds.
+    values, vectors = eigh(found.root @ found.root.T)
     shift = _PRIOR / (1.0 + _PRIOR) * (found.of_mean_score + z.mean(axis=0))
-    return _bounded(shift, _EAGER_SHIFT), np.clip(scales**2, *_EAGER_EIGENVALUES), vectors
+    return _bounded(shift, _EAGER_SHIFT), np.clip(values, *_EAGER_EIGENVALUES), vectors
 
 
 def _bounded(shift: Array, bound: float) -> Array:
@@ -283,7 +283,8 @@ def _moved(
         h = state.h + ((state.h @ vectors) * (scales - 1.0)) @ vectors.T
     else:
         # The symmetric root: the same noise gives nearly the same draws after a small step.
-        root, inverse = ((vectors * scale) @ vectors.T for scale in (scales, 1.0 / scales))
+        halves = (vectors * np.sqrt(scale) for scale in (scales, 1.0 / scales))
+        root, inverse = (half @ half.T for half in halves)  # at half the cost of any product
         q = state.q.moved(shift, root, log_det)
         z, h = z @ inverse, state.h @ root
     return ReplayState(
