@@ -120,9 +120,12 @@ def test_what_it_costs():
     ceilings = {centered_eight_schools: 500, two_modes: 300, lambda: logistic_regression(30): 400}
     for make, ceiling in ceilings.items():
         target = make()
-        found, evaluator = chosen(target)
-        assert 6 < evaluator.spent <= ceiling
-        assert len(found.pairs) <= evaluator.spent
+        spent = []
+        for seed in range(5):
+            found, evaluator = chosen(target, seed)
+            assert len(found.pairs) <= evaluator.spent
+            spent.append(evaluator.spent)
+        assert 6 < np.median(spent) <= ceiling
         found, evaluator = chosen(target, budget=100)
         assert evaluator.spent <= 50
 
@@ -276,3 +279,14 @@ def test_raw_units_do_not_creep(seed):
     target, exact = in_raw_units(seed)
     fit = fit_gaussian(target, seed=seed, max_gradients=200)
     assert fit.q.kl(exact) < 0.1
+
+
+def test_in_many_dimensions_a_climb_spares_a_long_way():
+    target = logistic_regression(150, 1500)
+    fit = scorevi.fit(target, seed=0)
+    assert fit.status == "converged"
+    assert isinstance(fit.q, scorevi.Gaussian)
+    assert fit.trace.num_gradients[0] <= 650  # 900 by small steps from N(0, I)
+    longer = scorevi.fit(target, seed=1, tolerance=0.03, max_gradients=20_000)
+    assert np.abs((fit.q.mean - longer.q.mean) / longer.q.sd).max() < 0.15
+    assert np.abs(np.log(fit.q.sd / longer.q.sd)).max() < 0.1

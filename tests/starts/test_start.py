@@ -43,6 +43,13 @@ def test_mode_is_the_papers_start():
     )
 
 
+@pytest.mark.parametrize("dim", [5, 20, 100])
+def test_laplace_begins_a_fit_where_the_search_ends_in_many_small_steps(dim):
+    # What it has seen last lies within rounding of the mode, and says nothing of what is linear.
+    fit = scorevi.fit(logistic_regression(dim, 10 * dim), initial="laplace", seed=0)
+    assert fit.status == "converged"
+
+
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e10])
 def test_laplace_is_exact_on_a_gaussian(condition):
     p = random_gaussian(6, condition, seed=0)

@@ -36,6 +36,7 @@ from scorevi.base.evaluate import Evaluator, Exhausted
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
 from scorevi.solvers.base import Grows, Solver
+from scorevi.solvers.memory import LARGE
 from scorevi.starts.climb import Ascent, curvature_gaussian, is_within
 from scorevi.starts.elsewhere import BACK, landings
 from scorevi.starts.race import Racer
@@ -165,10 +166,13 @@ class _Search:
         if first.is_lost:
             first.look(self._rng, _EVIDENCE)
             raise _Won
-        if not is_far:
+        is_slow = self._around.dim > LARGE and not self._is_near(first)
+        if not (is_far or is_slow):
             self._from_the_point(first)
             self._ask(first)
         end = self._from_the_climb(is_far)
+        if is_slow and not is_far:
+            self._from_the_point(first)
         self._from_wide(end if is_far else None)
         if is_far:
             self._from_elsewhere(self.best.q)
@@ -202,13 +206,16 @@ class _Search:
             return
         if not solver.may_know(dim, self._evaluator.remaining):
             return
-        if not float(np.median(racer.residuals[-_SEEN:])) <= _MODE:
+        if not self._is_near(racer):
             return
         racer.run(self._rng, _TO_KNOW * (dim + 1) - len(racer.pairs), 0.0)
         if not racer.is_lost:
             self.state = solver.known(racer.state)
         if self.state is not None:
             raise _Won
+
+    def _is_near(self, racer: Racer) -> bool:
+        return float(np.median(racer.residuals[-_SEEN:])) <= _MODE
 
     def _from_the_point(self, racer: Racer) -> None:
         """Race from N(point, I), as long as the scores come to agree."""
