@@ -12,11 +12,13 @@ from scorevi.base.arrays import Array
 from scorevi.base.newton import steps
 from scorevi.families import Approximation, Nested
 from scorevi.trust.examination import MEAN_WARN, SD_WARN, Examination
-from scorevi.trust.fresh_draws import Fresh
+from scorevi.trust.fresh_draws import Fresh, first
 from scorevi.trust.verdict import Reason
 
 _ERRORS, _MANY = 3.0, 1000
 """Standard errors that count; and parameters, of which the largest error is mostly chance."""
+_MOST_NUMBERS, _PLENTY = 1_000_000, 4
+"""Entries of the draws that are asked, and so many for each dimension where these are too few."""
 
 
 class ErrorBars(NamedTuple):
@@ -67,7 +69,8 @@ def unsettled(exam: Examination) -> Iterator[Reason]:
     """Ask the scores how far the best Gaussian is, by a Newton step and its standard error."""
     if isinstance(exam.q, Nested):
         return  # made of importance weights, not by steps of scores, which a neck makes too noisy
-    bars = error_bars(exam.q, exam.fresh)
+    dim = exam.q.dim
+    bars = error_bars(exam.q, first(exam.fresh, max(_MOST_NUMBERS // dim, _PLENTY * (dim + 1))))
     sd = exam.q.sd
     for what, off, error, limit in (
         ("mean", np.abs(bars.mean_step) / sd, bars.mean_error / sd, MEAN_WARN),

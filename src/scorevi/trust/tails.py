@@ -39,7 +39,7 @@ _MIXTURE = "Leave family= at 'auto', or fit a mixture, with family='mixture'."
 _AGREES = 0.1
 """Of log standard deviations, by which wider draws may differ for there to be no second look."""
 _MANY = 100
-"""Parameters, of a diagonal and directions, of which the largest error is mostly chance."""
+"""Parameters of which the largest error is mostly chance."""
 _NO_MEAN = 1.0
 """The k-hat from which on a distribution of weights has no mean."""
 _EVEN_ENOUGH, _FEW_DIMENSIONS = 0.5, 10
@@ -211,7 +211,7 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
                 f"{source} put the {what} of {names[worst]} off by {size}",
                 "Use fit.resample(), whose draws are corrected by the weights.",
             )
-        elif _is_open(off, error, fail, many):
+        elif _is_open(off, error, (warn, fail), exam):
             worst = int(np.argmax(off + 2 * error))
             yield Reason(
                 "undecided",
@@ -221,16 +221,20 @@ def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator
             )
 
 
-def _is_open(off: Array, error: Array, fail: float, many: float) -> bool:
-    """Whether more draws might tell of a failure; of very many figures, of most of them."""
+def _is_open(off: Array, error: Array, bounds: tuple[float, float], exam: Examination) -> bool:
+    """Whether more draws might tell; of a diagonal and directions, whether of most figures."""
+    warn, fail = bounds
     upper = off + 2 * error
-    return bool(np.median(upper) > fail if many else (upper > fail).any())
+    if exam.q.dim <= _MANY:
+        return bool((upper > fail).any())
+    if isinstance(exam.q, LowRank):
+        return bool(np.median(upper) > fail)
+    return bool((upper > fail).any() or (off - error > warn).any())
 
 
 def _errors_of_the_largest(exam: Examination) -> float:
     """Return by how many standard errors the largest of very many figures is off by chance."""
-    many = isinstance(exam.q, LowRank) and exam.q.dim > _MANY
-    return math.sqrt(2.0 * math.log(exam.q.dim)) if many else 0.0
+    return math.sqrt(2.0 * math.log(exam.q.dim)) if exam.q.dim > _MANY else 0.0
 
 
 def _culprits(exam: Examination) -> list[str]:
