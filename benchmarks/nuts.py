@@ -70,6 +70,7 @@ def against_nuts() -> None:
         print(row, flush=True)
         ratios.append(ratio)
         with_check.append(checked)
+        jax.clear_caches()  # of forty models in one process they outgrow what it may map
     print(f"\nfit / nutpie: median {median(ratios):.2f}, most {max(ratios):.2f}; with its check:")
     print(f"median {median(with_check):.2f}, most {max(with_check):.2f}\n")
 
