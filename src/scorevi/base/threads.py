@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -46,37 +45,46 @@ class _Held(threading.local):
 _HELD = _Held()
 
 
-@contextmanager
-def one_thread(dim: int = 0) -> Iterator[None]:
-    """One BLAS thread inside, and what the user had set after; no change in many dimensions."""
-    if dim > _MANY:
-        yield
-        return
-    if _HELD.depth == 0:
-        # Threadpoolctl's own context asks each library for its version too, ten times as long.
-        before = [(one, one.get_num_threads()) for one in _libraries()]
-        _HELD.before = tuple((one, number) for one, number in before if number != 1)
-        _HELD.to_one()
-    _HELD.depth += 1
-    try:
-        yield
-    finally:
+class _One:
+    """One thread inside; a class, because a generator takes as long as a small matrix product."""
+
+    def __enter__(self) -> None:
+        if _HELD.depth == 0:
+            # Threadpoolctl's own context asks each library for its version too, ten times as long.
+            before = [(one, one.get_num_threads()) for one in _libraries()]
+            _HELD.before = tuple((one, number) for one, number in before if number != 1)
+            _HELD.to_one()
+        _HELD.depth += 1
+
+    def __exit__(self, *raised: object) -> None:
         _HELD.depth -= 1
         if _HELD.depth == 0:
             _HELD.as_before()
 
 
-@contextmanager
-def users_threads() -> Iterator[None]:
+class _Users:
+    """The user's threads inside."""
+
+    def __enter__(self) -> None:
+        if _HELD.depth:
+            _HELD.as_before()
+
+    def __exit__(self, *raised: object) -> None:
+        if _HELD.depth:
+            _HELD.to_one()
+
+
+_ONE, _USERS, _AS_IT_IS = _One(), _Users(), nullcontext()
+
+
+def one_thread(dim: int = 0) -> AbstractContextManager[None]:
+    """One BLAS thread inside, and what the user had set after; no change in many dimensions."""
+    return _AS_IT_IS if dim > _MANY else _ONE
+
+
+def users_threads() -> AbstractContextManager[None]:
     """As many BLAS threads inside as the user has set, for what is the user's: the target."""
-    if _HELD.depth == 0:
-        yield
-        return
-    _HELD.as_before()
-    try:
-        yield
-    finally:
-        _HELD.to_one()
+    return _USERS
 
 
 def taking_turns(target: object) -> AbstractContextManager[object]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -137,13 +136,14 @@ class Run:
                 self.status = self.status or watcher.begin(self)
             self.set_deadline()
             if self.state is None:
-                with self._quietly():
+                # What is not finite is looked for and counted; it need not be warned of as well.
+                with one_thread(self.q.dim), np.errstate(all="ignore"):
                     self._start()
                 yield Updates.none()
             self._let_look(watchers)
             self._stepping.prepare(self)
             while self.status is None:
-                with self._quietly():
+                with one_thread(self.q.dim), np.errstate(all="ignore"):
                     updates = self._stepping.advance(self)
                 self.records.extend(updates)
                 self._let_look(watchers)
@@ -293,12 +293,6 @@ class Run:
         """What the next batch is drawn from: q, unless the solver wants to see more."""
         proposal: Family | None = getattr(self.state, "proposal", None)
         return self.q if proposal is None else proposal
-
-    @contextmanager
-    def _quietly(self) -> Iterator[None]:
-        """Without warnings of what is not finite, which is looked for and counted."""
-        with one_thread(self.q.dim), np.errstate(all="ignore"):
-            yield
 
     def _let_look(self, watchers: tuple[Watcher, ...]) -> None:
         if watchers:
