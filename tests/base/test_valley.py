@@ -65,3 +65,35 @@ def test_a_valley_lengthens_the_way_to_the_best_gaussian():
     straight = steps(tenths, z, z, tenths, np.asarray)
     assert straight.lengthening == pytest.approx(1.0, abs=0.02)
     np.testing.assert_allclose(straight.mean, 0.1, rtol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("dim", "score", "bends"), [(8, 0.05, 0.0), (40, 0.05, 0.0), (8, -0.02, 0.2), (8, -0.1, 0.2)]
+)
+def test_the_way_along_a_valley_is_newtons(dim, score, bends):
+    """Mean and widths are both off, so that the score along u says little of how far it is.
+
+    With S = |Q_u|², score a and covariance m bends too small it is (a + S m / 2) / (1 − S / 2).
+    The median over 100 seeds has an error of 0.006; a bend that noise has made larger counts less.
+    """
+    strength, count = 1.0, 512
+    told = []
+    for seed in range(100):
+        z, residual = bent(dim, count, strength, 0.1, seed)
+        mismatch = residual.copy()
+        mismatch[:, 0] += score
+        mismatch[:, 1:] += bends * np.sqrt(strength / (dim - 1)) * z[:, 1:]
+        design = np.concatenate([np.ones((count, 1)), z], axis=1)
+        found = valley(z, mismatch - design @ np.linalg.lstsq(design, mismatch)[0])
+        way = found.way(z, mismatch)
+        told.append(np.sign(found.direction[0]) * np.array([one.value for one in way]))
+    expected = (score + 0.5 * strength * bends) / (1.0 - 0.5 * strength)
+    shift, beyond, bend = np.median(told, axis=0)
+    assert shift == pytest.approx(expected, abs=0.05)
+    assert beyond == pytest.approx(expected - score, abs=0.05)
+    assert bend == pytest.approx(bends, abs=0.05)
+
+
+def test_one_dimension_has_no_valley():
+    z = np.random.default_rng(0).standard_normal((200, 1))
+    assert valley(z, z**2 - 1.0) is None

@@ -49,6 +49,21 @@ def test_a_bent_score_lengthens_the_way():
     assert near.mean_least < 0.6
 
 
+def test_where_q_was_when_it_drew_does_not_count():
+    """Draws of a q that has gone on since say where the best Gaussian is all the same."""
+    p = random_gaussian(5, 100, seed=1)
+    q = Gaussian(p.mean + 2.0 * p.sd, 1.3 * p.factor, p.log_det + 5 * math.log(1.3))
+    found, rng = Arrival(), np.random.default_rng(0)
+    for _ in range(40):
+        points = q.points(rng.standard_normal((16, q.dim)))
+        score, log_density, _ = scorevi.targets.as_target(p).evaluate(points.theta)
+        found.add(q, Batch.of(q, points, score, log_density))
+    assert found.near(q).mean_least > 1.0
+    near = found.near(p)
+    assert near.mean < 0.05
+    assert near.log_sd < 0.15
+
+
 def test_few_batches_tell_nothing():
     p = random_gaussian(2, seed=0)
     near = arrival(p, p, batches=7)

@@ -10,7 +10,7 @@ import numpy as np
 
 from scorevi.base.arrays import Array
 from scorevi.base.linalg import quadratics
-from scorevi.base.valley import valley
+from scorevi.base.valley import Told, Valley, valley
 
 _LEAST_CURVED = 0.2
 """Of curvatures in units of q's own, below which they are not believed."""
@@ -18,6 +18,8 @@ _PER_FEATURE, _RIDGE = 4, 1e-10
 """Draws for each polynomial that is taken out, and what keeps a few draws from being singular."""
 _BLOCK = 2048
 """Parameters that are looked at together, where there are more of them than draws tell apart."""
+_ERRORS = 2.0
+"""Standard errors of what scores may be at most."""
 _ENOUGH, _MOST = 3, 1000
 """Draws, over D + 1, that tell of a valley; and no more than so many are asked."""
 
@@ -111,12 +113,34 @@ def _newton(
     moves = (across * shift + bend * wider) / determinant
     widens = (bend * shift + precision * wider) / determinant
     own = across * np.maximum(precision, 1.0) / determinant
-    further, direction = _valley(z, mismatch)
-    if further != 1.0:
-        along = images(direction[None])[0]
-        moves += np.outer((further - 1.0) * (mismatch @ direction), along)
     (mean, log_sd), (mean_error, log_sd_error) = averages(moves, widens)
-    return Steps(mean, mean_error, log_sd, log_sd_error, max(further, float(own.max())))
+    longest = float(own.max())
+    found = _valley(z, mismatch)
+    if found is not None:
+        whole, beyond = _along(found, z, mismatch)
+        along = images(found.direction[None])[0]
+        wider = 0.5 * np.diag(images(images(found.bend).T))
+        mean, log_sd = mean + beyond.value * along, log_sd + whole.value * wider
+        mean_error = np.hypot(mean_error, math.sqrt(beyond.variance) * along)
+        log_sd_error = np.hypot(log_sd_error, math.sqrt(whole.variance) * wider)
+        longest = max(longest, found.lengthening)
+    return Steps(mean, mean_error, log_sd, log_sd_error, longest)
+
+
+def together(rows: Array) -> tuple[float, float]:
+    """Return |E_q m|², which no parameter's shift squared exceeds, without bias, and its error.
+
+    By the inner products of different draws, whose noise is independent.
+    """
+    count = len(rows)
+    pairs = count * (count - 1)
+    own = np.vecdot(rows, rows)
+    total = rows.sum(axis=0)
+    value = (float(total @ total) - float(own.sum())) / pairs
+    small = rows.T @ rows if rows.shape[1] < count else rows @ rows.T
+    squares = float(np.vdot(small, small)) - float(own @ own)
+    # Each two draws are in the sum twice.
+    return value, math.sqrt(2.0 * max(0.0, squares / pairs - value**2) / pairs)
 
 
 class _Averages:
@@ -164,14 +188,31 @@ class _Averages:
         return values - self._design @ coefficients, coefficients[0]
 
 
-def _valley(z: Array, mismatch: Array) -> tuple[float, Array]:
-    """Return the direction of a valley, and by what factor it lengthens the way: 1 without one."""
+def _along(found: Valley, z: Array, mismatch: Array) -> tuple[Told, Told]:
+    """Return how far the best Gaussian is along a valley, and by how much beyond what scores say.
+
+    Neither is more than what all scores together allow for, which in many dimensions are known
+    better than the bend is.
+    """
+    shift, beyond, bend = found.way(z[-_MOST:], mismatch[-_MOST:])
+    square, error = together(mismatch)
+    score = math.sqrt(max(0.0, square) + _ERRORS * error)
+    most = found.lengthening * (score + 0.5 * found.strength * abs(bend.value))
+    return _no_more(shift, most), _no_more(beyond, most)
+
+
+def _no_more(told: Told, most: float) -> Told:
+    upper = abs(told.value) + _ERRORS * math.sqrt(told.variance)
+    share = min(1.0, most / max(upper, 1e-300))
+    return Told(share * told.value, share**2 * told.variance)
+
+
+def _valley(z: Array, mismatch: Array) -> Valley | None:
+    """Return the valley that the last draws tell of."""
     z, mismatch = z[-_MOST:], mismatch[-_MOST:]
     count, dim = z.shape
-    nothing = 1.0, np.zeros(dim)
     if dim == 0 or count < _ENOUGH * (dim + 1) or not np.isfinite(mismatch).all():
-        return nothing
+        return None
     design = np.concatenate([np.ones((count, 1)), z], axis=1)
     line = np.linalg.lstsq(design, mismatch, rcond=None)[0]
-    found = valley(z, mismatch - design @ line)
-    return nothing if found is None else (found.lengthening, found.direction)
+    return valley(z, mismatch - design @ line)

@@ -8,8 +8,8 @@ marginal, by :math:`L m` and :math:`L z` of the draws, says how far it is
 
 A regression on all that is remembered would not tell: q was chosen so that it agrees with those.
 The draws of a batch have not been looked at when it is drawn. So those of the last third of the
-updates are averaged, each in terms of the q that it was drawn from. That is how far q was on
-average, at most; for q goes on.
+updates are averaged, each in terms of the q that it was drawn from: that one's mean and the step
+from there say where the best Gaussian is, wherever q has gone since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from scorevi.base.arrays import Array
-from scorevi.base.newton import steps
+from scorevi.base.newton import steps, together
 from scorevi.families import Gaussian
 from scorevi.solvers.base import Batch
 
@@ -76,6 +76,10 @@ class Fresh(NamedTuple):
     """L m of each draw, (B, D)."""
     offset: Array
     """L z, (B, D)."""
+    mean: Array
+    """Of the q that they were drawn from, (D,)."""
+    sd: Array
+    """The same, (D,)."""
 
 
 class Arrival:
@@ -94,7 +98,8 @@ class Arrival:
 
     def add(self, q: Gaussian, batch: Batch) -> None:
         """Take in a batch of draws from q."""
-        fresh = Fresh(np.asarray(q.image(batch.z + batch.whitened_score)), np.asarray(batch.offset))
+        shift = np.asarray(q.image(batch.z + batch.whitened_score))
+        fresh = Fresh(shift, np.asarray(batch.offset), q.mean, q.sd)
         self._batches.append(fresh)
         self._count += len(fresh.shift)
         self.total += len(fresh.shift)
@@ -108,34 +113,21 @@ class Arrival:
         if len(self._batches) < _FEWEST_BATCHES or self._count < _FEWEST_DRAWS:
             return ANYWHERE
         with np.errstate(all="ignore"):
-            shift, offset = map(np.concatenate, zip(*self._batches, strict=True))
+            shift, offset = (np.concatenate([batch[k] for batch in self._batches]) for k in (0, 1))
+            share = np.array([len(batch.shift) for batch in self._batches]) / self._count
+            gone = share @ np.array([batch.mean for batch in self._batches]) - q.mean
+            widened = share @ np.log([batch.sd for batch in self._batches]) - np.log(q.sd)
             mismatch, z = (np.asarray(q.whiten(q.mean + rows)) for rows in (shift, offset))
-            one, one_error = _all_together(mismatch)
+            one, one_error = together(mismatch + q.whiten(q.mean + gone))
             loadings = q.factor / q.sd[:, None]
             moved, error, wider, wider_error, further = steps(
                 mismatch @ loadings.T, z @ loadings.T, z, mismatch, lambda rows: rows @ loadings.T
             )
+        moved, wider = moved + gone / q.sd, wider + widened
         upper = float(np.max(np.abs(moved) + _ERRORS * error))
-        together = math.sqrt(max(0.0, one) + _ERRORS * one_error) * further
-        upper = min(upper, together)
+        upper = min(upper, math.sqrt(max(0.0, one) + _ERRORS * one_error) * further)
         least = float(np.max(np.abs(moved) - _MANY_ERRORS * error))
         log_sd = float(np.max(np.abs(wider) + _ERRORS * wider_error))
         log_sd_least = float(np.max(np.abs(wider) - _MANY_ERRORS * wider_error))
         found = Distance(upper, log_sd, least, log_sd_least)
         return found if np.isfinite(found).all() else ANYWHERE
-
-
-def _all_together(rows: Array) -> tuple[float, float]:
-    """Return |E_q m|², which no parameter's shift squared exceeds, without bias, and its error.
-
-    By the inner products of different draws, whose noise is independent.
-    """
-    count = len(rows)
-    pairs = count * (count - 1)
-    own = np.vecdot(rows, rows)
-    total = rows.sum(axis=0)
-    value = (float(total @ total) - float(own.sum())) / pairs
-    small = rows.T @ rows if rows.shape[1] < count else rows @ rows.T
-    squares = float(np.vecdot(small.ravel(), small.ravel())) - float(own @ own)
-    # Each two draws are in the sum twice.
-    return value, math.sqrt(2.0 * max(0.0, squares / pairs - value**2) / pairs)

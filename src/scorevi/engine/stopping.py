@@ -54,6 +54,8 @@ _CONFIRMED = 1.05
 """By how much the effort must grow while the fit stays level, so that there are two looks."""
 _TWICE = 2.0
 """By how much it must grow where it is level, and yet not known to be within the tolerance."""
+_FURTHER = 2.0
+"""The same once more where it is known not to be: along a valley much is to be gone for little."""
 _NEARLY = 3.0
 """Tolerances from the best Gaussian, at which a larger family may begin."""
 _TO_KNOW, _RARELY = 6, 3.0
@@ -176,9 +178,10 @@ class StopRule:
         level = self._judge(spent, elbo, fisher, drift, may_wander=not is_near)
         if near is None or level is None or level != "converged":
             return level
-        if effort < _TWICE * self._level_since:
+        is_off = near.is_beyond(self._tolerance)
+        if effort < (_FURTHER if is_off else 1.0) * _TWICE * self._level_since:
             return None
-        if near.is_beyond(self._tolerance):
+        if is_off:
             return Status("stalled", f"{level.cause}, yet the scores say that it is off: {near}")
         return Status("converged", f"{level.cause}; {near}, as far as the noise of the draws tells")
 

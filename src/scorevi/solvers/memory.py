@@ -6,8 +6,9 @@ regress the mismatch h + z on [1, z]. By Stein's identity the intercept estimate
 maximises the ELBO. On a Gaussian target the regression has no residual, and D + 2 pairs both
 determine and confirm it.
 
-Coefficients are trusted as far as they stand out from their noise, and more where they have reason
-to go together: along a valley (:mod:`scorevi.base.valley`), where q changes as a whole.
+Coefficients are trusted as far as they stand out from their noise. Along a valley
+(:mod:`scorevi.base.valley`), where q changes as a whole, below the noise of each, the pairs are
+asked for the whole way at once.
 
 A draw beyond a wall, where the score is thousands of times the usual, would decide over all
 coefficients, and turn q at random in the directions that have nothing to do with the wall. So
@@ -31,9 +32,8 @@ import scipy.linalg
 from scorevi.base.arrays import Array
 from scorevi.base.estimates import median
 from scorevi.base.linalg import eigh, identity
-from scorevi.base.valley import Valley, valley
+from scorevi.base.valley import Told, Valley, valley
 from scorevi.solvers.lines import (
-    Coefficients,
     Factored,
     Hat,
     Line,
@@ -55,6 +55,8 @@ _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
 _STRAIGHT = 0.15
 """Mean square of what a line leaves, summed over all directions: below this no valley matters."""
+_TO_TELL, _STRIDE = 3, 0.35
+"""Pairs over D + 1 that tell of a valley, and the longest step along it."""
 _SPARE = 4
 """Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
 _PER_DIRECTION = 4
@@ -63,6 +65,26 @@ _FEW, LARGE = 20, 128
 """Dimensions in which quadratic functions are fewer than pairs, so that a basis of the residuals'
 own and the noise of each coefficient by itself cost little and gain much; and those beyond which
 the kernel would cost more than gradients."""
+
+
+class Along(NamedTuple):
+    """What is trusted of the way along a valley."""
+
+    direction: Array
+    """u, (D,)."""
+    shift: float
+    """How far to go, in standard deviations."""
+    bend: Array
+    """By what the covariance changes in one of them, (D, D)."""
+    wider: float
+    """By how many of these it is too small where q is now."""
+
+    @classmethod
+    def of(cls, found: Valley, z: Array, mismatch: Array, weight: Array) -> Along:
+        """Ask the pairs."""
+        shift, _, bend = found.way(z, mismatch, weight)
+        stride = float(np.clip(_kept(shift), -_STRIDE, _STRIDE))
+        return cls(found.direction, stride, found.bend, _kept(bend))
 
 
 class Evidence(NamedTuple):
@@ -82,6 +104,19 @@ class Evidence(NamedTuple):
     """Where it is linear: the size of an eigenvalue of the precision that may be rounding alone."""
     pairs: tuple[Array, Array, Array] | None = None
     """Whitened draws, what a line leaves of their scores, and weights: (n, D), (n, D), (n,)."""
+    along: Along | None = None
+    """The way along a valley, where there is one."""
+
+    @property
+    def aim(self) -> tuple[Array, Array]:
+        """Intercept and precision, those along a valley as the whole way asks for."""
+        if self.along is None:
+            return self.intercept, self.precision
+        direction, shift, bend, wider = self.along
+        so_far = float(np.vdot(bend, identity(np, len(bend)) - self.precision))
+        wider -= so_far / float(np.vdot(bend, bend))
+        intercept = self.intercept + direction * (shift - float(direction @ self.intercept))
+        return intercept, self.precision - (wider + shift) * bend
 
     def bent(self, directions: Array) -> Array:
         """Return what a line leaves of the scores along unit vectors, the columns of (D, k).
@@ -147,24 +182,23 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     shorter = shortened(mismatch)
     if shorter is not mismatch:
         line = Line.of(hat, design, shorter)
-    found = line.along(basis)
+    known = line.along(basis)
     if is_mild and 3 * (dim + 1) <= count:
         other = without_quadratic(z, shorter, design, weight)
-        found = found.improved_by(other.along(basis))
-    intercept, intercept_trust = trusted(found.values[0], found.noise[0], dim)
-    slope, noise = symmetric(found.values[1:]), found.noise[1:]
+        known = known.improved_by(other.along(basis))
+    intercept, intercept_trust = trusted(known.values[0], known.noise[0], dim)
+    slope, noise = symmetric(known.values[1:]), known.noise[1:]
     noise = of_symmetric(noise)
     slope, slope_trust = trusted(slope, noise, dim * (dim + 1) // 2)
     if basis is not None:
         intercept, slope = basis @ intercept, basis @ slope @ basis.T
-        if count >= 3 * (dim + 1) and left is not None and float(np.trace(left)) > _STRAIGHT:
-            along = valley(z, line.residual, weight)
-            if along is not None:
-                raw = Coefficients(found.values, np.concatenate([found.noise[:1], noise]))
-                intercept, slope = _followed(along, basis, raw, intercept, slope)
+    along, may_be_curved = None, dim <= LARGE and count >= _TO_TELL * (dim + 1)
+    if may_be_curved and left is not None and float(np.trace(left)) > _STRAIGHT:
+        found = valley(z, line.residual, weight)
+        along = None if found is None else Along.of(found, z, shorter, weight)
     trust = max(intercept_trust, slope_trust)
-    pairs = (z, line.residual, weight)
-    return Evidence(intercept, identity(np, dim) - slope, trust, False, left, pairs=pairs)
+    precision, pairs = identity(np, dim) - slope, (z, line.residual, weight)
+    return Evidence(intercept, precision, trust, False, left, pairs=pairs, along=along)
 
 
 def _would_tell(hat: Hat | Factored, design: Array, z: Array) -> bool:
@@ -178,42 +212,8 @@ def _would_tell(hat: Hat | Factored, design: Array, z: Array) -> bool:
     return float(np.abs(left).max()) > _ALIKE * float(squares.max())
 
 
-def _followed(
-    along: Valley, basis: Array, raw: Coefficients, intercept: Array, slope: Array
-) -> tuple[Array, Array]:
-    """Trust what the pairs say along a valley by itself, not among all other directions.
-
-    There q changes as a whole, by what is below the noise of each coefficient: by a shift along the
-    valley, by the widths along the axes of its bend, and by the width of all.
-
-    Parameters
-    ----------
-    along
-        The valley.
-    basis, raw
-        The coefficients as they were found, the slope's noise that of its symmetric part, and the
-        basis that they are in.
-    intercept, slope
-        What is trusted of them so far, not in that basis.
-    """
-    toward = basis.T @ along.direction
-    found, noise = raw.values[0] @ toward, raw.noise[0] @ toward**2
-    intercept = intercept + along.direction * _more(found, noise, along.direction @ intercept)
-    axes = eigh(along.bend)[1]
-    turned = basis.T @ axes
-    full = symmetric(raw.values[1:])
-    found, noise = _diagonal(turned, full), _diagonal(turned**2, raw.noise[1:])
-    slope = slope + (axes * _more(found, noise, _diagonal(axes, slope))) @ axes.T
-    dim = len(slope)
-    found, noise = np.trace(full) / dim, np.trace(raw.noise[1:]) / dim**2
-    return intercept, slope + _more(found, noise, np.trace(slope) / dim) * identity(np, dim)
-
-
-def _more(found: Array, noise: Array, so_far: Array) -> Array:
-    """Return what is to be added to coefficients, by what a group of them says of itself."""
-    kept, _ = trusted(np.atleast_1d(found), np.atleast_1d(noise), np.size(found))
-    kept = kept.reshape(np.shape(found))
-    return np.where(np.abs(kept) > np.abs(so_far), kept - so_far, 0.0)
+def _kept(told: Told) -> float:
+    return float(trusted(np.array([told.value]), np.array([told.variance]), 1)[0][0])
 
 
 def _diagonal(directions: Array, matrix: Array) -> Array:

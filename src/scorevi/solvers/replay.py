@@ -13,7 +13,8 @@ the whitened coordinates of the current q, and asks after every batch what all o
    there is no learning rate. The region is small where the score is bent, a quarter of a variance
    and a third of a standard deviation, and as much wider as it is straighter along the same
    direction: what is linear may be extrapolated. A direction that this holds back is asked by
-   itself, whether what is bent elsewhere goes with it at all.
+   itself, whether what is bent elsewhere goes with it at all. Along a curved valley
+   (:mod:`scorevi.base.valley`) mean and covariance take one step together.
 3. Where all pairs fit a linear score to rounding, the target is Gaussian as far as anyone can tell,
    and the step is taken whole: q is then p, after D + 2 gradients.
 
@@ -171,10 +172,11 @@ class Replay:
 
 def trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
     """Go to the precision found, within bounds."""
-    precision, vectors = eigh(evidence.precision)
+    intercept, precision = evidence.aim
+    precision, vectors = eigh(precision)
     reach = _reach(evidence, vectors, precision)
     precision = np.clip(precision, 1.0 / reach, reach)
-    shift = vectors @ ((vectors.T @ evidence.intercept) / precision)
+    shift = vectors @ ((vectors.T @ intercept) / precision)
     length = math.sqrt(float(shift @ shift))
     if length == 0.0:
         return shift, 1.0 / precision, vectors
