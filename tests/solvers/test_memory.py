@@ -7,7 +7,7 @@ from conftest import SEEDS, logistic_regression
 import scorevi
 from scorevi.solvers.lines import least_squares
 from scorevi.solvers.memory import Evidence, regress
-from scorevi.solvers.replay import trusted_step
+from scorevi.solvers.trust_region import small_step, trusted_step
 from scorevi.solvers.weights import weights
 
 DIM = 80
@@ -36,6 +36,25 @@ def test_a_step_that_is_too_wide_along_a_bent_direction_is_shortened_there_only(
     along = (vectors**2) @ values
     assert along[0] == pytest.approx(1.25)
     assert along[1] >= 1.25
+
+
+@pytest.mark.parametrize(("size", "is_small"), [(0.05, True), (0.18, True), (0.3, False)])
+def test_a_small_step_is_the_same_by_a_triangular_factor(size, is_small):
+    """By the norm of the change, by its eigenvalues, and not at all where these are clipped."""
+    rng = np.random.default_rng(3)
+    turned = np.linalg.qr(rng.standard_normal((DIM, DIM)))[0]
+    precision = np.eye(DIM) + (turned * rng.uniform(-size, size, DIM)) @ turned.T
+    intercept = 0.05 * rng.standard_normal(DIM)
+    evidence = Evidence(intercept, precision, 1.0, False, 0.5 * np.eye(DIM))
+    found = small_step(evidence)
+    assert (found is not None) is is_small
+    if found is not None:
+        shift, lower = found
+        expected, variances, vectors = trusted_step(evidence)
+        np.testing.assert_allclose(shift, expected, atol=1e-12)
+        np.testing.assert_allclose(
+            np.linalg.inv(lower @ lower.T), (vectors * variances) @ vectors.T, atol=1e-12
+        )
 
 
 def _bent_elsewhere(goes_with: int) -> tuple[Evidence, np.ndarray]:

@@ -13,7 +13,7 @@ from scorevi import Gaussian, Replay
 from scorevi.base.pairs import Pair
 from scorevi.examples import dense_base, gaussian, random_gaussian, sinh_arcsinh
 from scorevi.solvers.memory import regress
-from scorevi.solvers.replay import _eager
+from scorevi.solvers.replay import _eager, _moved_a_little
 from scorevi.solvers.weights import weights
 from scorevi.studies.best_gaussian import best_gaussian
 from scorevi.studies.metrics import elbo
@@ -292,3 +292,22 @@ def test_a_valley_is_not_crept_along():
     mean, sd = np.mean([q.mean for q in late], axis=0), np.mean([q.sd for q in late], axis=0)
     fits = [fit_gaussian(target, seed=seed, max_gradients=1500, stop=False) for seed in range(6)]
     assert np.median([np.abs((fit.mean - mean) / sd).max() for fit in fits]) < 0.2
+
+
+def test_coordinates_are_changed_alike_in_many_dimensions():
+    """A draw stays where it is, and so does its score, when q moves by a triangular factor."""
+    state = Replay().init(random_gaussian(6, 10, seed=0))
+    rng = np.random.default_rng(0)
+    z, h = rng.standard_normal((2, 9, 6))
+    state = state._replace(z=z, h=h, log_q_then=np.zeros(9))
+    precision = np.eye(6) + 0.05 * np.ones((6, 6))
+    lower, shift = np.linalg.cholesky(precision), 0.1 * np.arange(6)
+    moved = _moved_a_little(state, 3, shift, lower)
+    factor = state.q.factor
+    np.testing.assert_allclose(moved.q.unwhiten(moved.z), state.q.unwhiten(z))
+    np.testing.assert_allclose(moved.q.mean, state.q.mean + factor @ shift)
+    covariance = factor @ np.linalg.inv(precision) @ factor.T
+    np.testing.assert_allclose(moved.q.factor @ moved.q.factor.T, covariance)
+    assert moved.q.log_det == pytest.approx(np.linalg.slogdet(moved.q.factor)[1])
+    scores = np.linalg.solve(factor.T, h.T)
+    np.testing.assert_allclose(moved.h, (moved.q.factor.T @ scores).T)

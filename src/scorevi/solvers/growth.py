@@ -15,9 +15,10 @@ from scorevi.families import Gaussian, Mixture
 from scorevi.families.stacked import Stacked
 from scorevi.solvers.components import Local
 from scorevi.solvers.nesting_state import near
-from scorevi.solvers.replay import ReplayState, trusted_step
+from scorevi.solvers.replay import ReplayState
 from scorevi.solvers.scouts import FARTHEST, MOST_AXES, Scout
 from scorevi.solvers.terms import line_leaves
+from scorevi.solvers.trust_region import trusted_step
 
 _APART = 0.65
 """Half of the way between the two parts of a component, in its standard deviations."""

@@ -32,32 +32,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import blas
 
 from scorevi.base.arrays import Array, as_count
-from scorevi.base.linalg import eigh
+from scorevi.base.linalg import backward, eigh
 from scorevi.base.pairs import Pair
 from scorevi.families import Gaussian
 from scorevi.families.gaussian import HALF_LOG_2PI
 from scorevi.solvers.bam import match
 from scorevi.solvers.base import Batch
-from scorevi.solvers.memory import Evidence, regress
+from scorevi.solvers.memory import LARGE, Evidence, regress
+from scorevi.solvers.trust_region import small_step, trusted_step
 from scorevi.solvers.weights import weights
 
 _PRIOR = 1e3
 _EAGER_EIGENVALUES = (1 / 16, 1.5)
 _EAGER_SHIFT = 0.5
-_REACH, _LONGEST_REACH = 1.25, 100.0
-"""The factor by which a step may change a variance: where the score is bent, and at most."""
-_STRAIGHT = 0.25
-"""The reach times what a line leaves of the scores, where that is little."""
-_SHIFT = 0.16
-"""The bound of a shift, in units of √D times the reach."""
-_BEND, _LEAST_SHIFT = 0.7, 0.3
-"""The length of a shift times what a line leaves of the scores along it, and a length that may be
-gone in any case. To second order the score turns round after as long a way: further on there may be
-a wall, and a fit would jump to and fro between the wall and where it was."""
-_ASKED = 8
-"""Directions that are asked by themselves, those held back most: each takes a regression."""
 _FEWEST, _SHARE, _SHARE_WHEN_FULL = 4, 12, 8
 """Draws of a batch once a line is determined: at least, and the memory over their number."""
 _NEGLIGIBLE = 1e-6
@@ -160,51 +150,16 @@ class Replay:
             kept = weight > _NEGLIGIBLE
             evidence = regress(state.z[kept], state.h[kept], weight[kept])
         if evidence is None:
-            shift, values, vectors = _eager(state.z, state.h)
-        else:
-            trust, linear = evidence.trust, evidence.linear
-            move = _whole_step if linear else trusted_step
-            shift, values, vectors = move(evidence)
-            if linear:
-                size = self.batch_size_for(dim)  # little more need be seen
-        return _moved(state, size, shift, values, vectors), ReplayInfo(count, trust, linear)
-
-
-def trusted_step(evidence: Evidence) -> tuple[Array, Array, Array]:
-    """Go to the precision found, within bounds."""
-    intercept, precision = evidence.aim
-    precision, vectors = eigh(precision)
-    reach = _reach(evidence, vectors, precision)
-    precision = np.clip(precision, 1.0 / reach, reach)
-    shift = vectors @ ((vectors.T @ intercept) / precision)
-    length = math.sqrt(float(shift @ shift))
-    if length == 0.0:
-        return shift, 1.0 / precision, vectors
-    way = shift[:, None] / length
-    straight = max(_LEAST_SHIFT, _BEND / max(float(evidence.bent(way)[0]), 1e-300))
-    bound = min(_SHIFT * float(reach.max()) * math.sqrt(len(shift)), straight)
-    return shift * min(1.0, bound / length), 1.0 / precision, vectors
-
-
-def _reach(evidence: Evidence, directions: Array, precision: Array) -> Array:
-    """Return the factor by which the variance along each direction may change.
-
-    In a regression with raw units q begins a thousand times too narrow along one of them, and what
-    is bent along the others would hold it back for ever.
-    """
-    bent = evidence.bent(directions)
-    reach = _within(bent)
-    if not evidence.tells_directions_apart:
-        return reach
-    held_back = np.abs(np.log(np.maximum(precision, 1e-300))) - np.log(reach)
-    for k in np.argsort(-held_back)[:_ASKED]:
-        if held_back[k] > 0.0:
-            bent[k] = evidence.bent_by(directions[:, k])
-    return _within(bent)
-
-
-def _within(bent: Array) -> Array:
-    return np.clip(_STRAIGHT / np.maximum(bent, 1e-300), _REACH, _LONGEST_REACH)
+            return _moved(state, size, *_eager(state.z, state.h)), ReplayInfo(count, trust, linear)
+        trust, linear = evidence.trust, evidence.linear
+        info = ReplayInfo(count, trust, linear)
+        if linear:
+            size = self.batch_size_for(dim)  # little more need be seen
+            return _moved(state, size, *_whole_step(evidence)), info
+        small = small_step(evidence) if dim > LARGE else None
+        if small is not None:
+            return _moved_a_little(state, size, *small), info
+        return _moved(state, size, *trusted_step(evidence)), info
 
 
 def _whole_step(evidence: Evidence) -> tuple[Array, Array, Array]:
@@ -293,6 +248,20 @@ def _moved(
         q=q,
         z=z,
         h=h,
+        log_q_then=state.log_q_then,
+        batch_size=size,
+    )
+
+
+def _moved_a_little(state: ReplayState, size: int, shift: Array, lower: Array) -> ReplayState:
+    """Change coordinates to mean ``shift`` and a precision, given by its Cholesky factor."""
+    q = state.q
+    factor = np.asarray(backward(lower, q.factor.T)).T
+    log_det = q.log_det - float(np.log(np.diag(lower)).sum())
+    return ReplayState(
+        q=Gaussian(q.mean + q.factor @ shift, factor, log_det),
+        z=np.asarray(blas.dtrmm(1.0, lower, (state.z - shift).T, lower=1, trans_a=1)).T,
+        h=np.asarray(backward(lower, state.h.T)).T,
         log_q_then=state.log_q_then,
         batch_size=size,
     )
