@@ -9,7 +9,9 @@ marginal, by :math:`L m` and :math:`L z` of the draws, says how far it is
 A regression on all that is remembered would not tell: q was chosen so that it agrees with those.
 The draws of a batch have not been looked at when it is drawn. So those of the last third of the
 updates are averaged, each in terms of the q that it was drawn from: that one's mean and the step
-from there say where the best Gaussian is, wherever q has gone since.
+from there say where the best Gaussian is, wherever q has gone since. But where the way is long, as
+along a valley, a step says too little. So q is no nearer than it was on average, as far as this is
+to say that it has arrived, and no farther than it is now, where it is to say that it has not.
 """
 
 from __future__ import annotations
@@ -118,16 +120,23 @@ class Arrival:
             gone = share @ np.array([batch.mean for batch in self._batches]) - q.mean
             widened = share @ np.log([batch.sd for batch in self._batches]) - np.log(q.sd)
             mismatch, z = (np.asarray(q.whiten(q.mean + rows)) for rows in (shift, offset))
-            one, one_error = together(mismatch + q.whiten(q.mean + gone))
+            one, one_error = np.max(
+                [together(rows) for rows in (mismatch, mismatch + q.whiten(q.mean + gone))], axis=0
+            )
             loadings = q.factor / q.sd[:, None]
             moved, error, wider, wider_error, further = steps(
                 mismatch @ loadings.T, z @ loadings.T, z, mismatch, lambda rows: rows @ loadings.T
             )
-        moved, wider = moved + gone / q.sd, wider + widened
-        upper = float(np.max(np.abs(moved) + _ERRORS * error))
+        upper, least = _ends(moved, moved + gone / q.sd, error)
         upper = min(upper, math.sqrt(max(0.0, one) + _ERRORS * one_error) * further)
-        least = float(np.max(np.abs(moved) - _MANY_ERRORS * error))
-        log_sd = float(np.max(np.abs(wider) + _ERRORS * wider_error))
-        log_sd_least = float(np.max(np.abs(wider) - _MANY_ERRORS * wider_error))
+        log_sd, log_sd_least = _ends(wider, wider + widened, wider_error)
         found = Distance(upper, log_sd, least, log_sd_least)
         return found if np.isfinite(found).all() else ANYWHERE
+
+
+def _ends(before: Array, now: Array, error: Array) -> tuple[float, float]:
+    """Return how far the farthest may be, and is at least, by steps from then and from now."""
+    one, other = np.abs(before), np.abs(now)
+    upper = np.max(np.maximum(one, other) + _ERRORS * error)
+    least = np.max(np.minimum(one, other) - _MANY_ERRORS * error)
+    return float(upper), float(least)
