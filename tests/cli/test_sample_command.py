@@ -29,7 +29,7 @@ def slow():
     calls = []
     def log_density(x):
         calls.append(x)
-        if len(calls) > 800:
+        if len(calls) > 1500:  # of some 2,500 to 3,000, the last two thirds of which are draws
             Path("under-way").touch()
             time.sleep(0.0002)
         return -np.cosh(x).sum(axis=1)

@@ -55,8 +55,9 @@ _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
 _STRAIGHT = 0.15
 """Mean square of what a line leaves, summed over all directions: below this no valley matters."""
-_TO_TELL, _STRIDE = 3, 0.35
-"""Pairs over D + 1 that tell of a valley, and the longest step along it."""
+_TO_TELL, _CURVED, _STRIDE = 3, 0.3, 0.35
+"""Pairs over D + 1 that tell of a valley; |Q_u|² from which on it is followed, since along a
+straighter one the way is hardly longer than the scores say; and the longest step along it."""
 _SPARE = 4
 """Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
 _PER_DIRECTION = 4
@@ -195,7 +196,8 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     along, may_be_curved = None, dim <= LARGE and count >= _TO_TELL * (dim + 1)
     if may_be_curved and left is not None and float(np.trace(left)) > _STRAIGHT:
         found = valley(z, line.residual, weight)
-        along = None if found is None else Along.of(found, z, shorter, weight)
+        if found is not None and found.strength > _CURVED:
+            along = Along.of(found, z, shorter, weight)
     trust = max(intercept_trust, slope_trust)
     precision, pairs = identity(np, dim) - slope, (z, line.residual, weight)
     return Evidence(intercept, precision, trust, False, left, pairs=pairs, along=along)
