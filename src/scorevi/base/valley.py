@@ -10,7 +10,7 @@ then far, at the end of a curved valley, though the score hardly points there. W
 Newton's step for mean and covariance together is, to second order and along u,
 
 .. math:: s = \frac{u^\top a + \tfrac12 \langle Q_u, M \rangle}{1 - \tfrac12 |Q_u|^2},
-   \qquad \Sigma \leftarrow e^{M + s Q_u} .
+   \qquad \Sigma^{-1} \leftarrow I - M - s \, Q_u .
 
 Neither part of the numerator tells by itself: where the widths are a little off, the score along u
 makes up for it. Both are averages over draws, :math:`E[m^\top (u + \tfrac12 Q_u z)]` with m = h + z
