@@ -190,15 +190,14 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     intercept, intercept_trust = trusted(known.values[0], known.noise[0], dim)
     slope, noise = symmetric(known.values[1:]), known.noise[1:]
     noise = of_symmetric(noise)
-    mean = Told(float(np.trace(slope)) / dim, float(np.trace(noise)) / dim**2)
     slope, slope_trust = trusted(slope, noise, dim * (dim + 1) // 2)
     if basis is not None:
         intercept, slope = basis @ intercept, basis @ slope @ basis.T
-    along = _valley(z, line.residual, shorter, weight, left)
-    kept, so_far = _kept(mean), float(np.trace(slope)) / dim
-    if along is None and in_few and abs(kept) > abs(so_far):
-        # The width of all together is known better than each.
-        slope = slope + (kept - so_far) * identity(np, dim)
+    along, may_be_curved = None, dim <= LARGE and count >= _TO_TELL * (dim + 1)
+    if may_be_curved and left is not None and float(np.trace(left)) > _STRAIGHT:
+        found = valley(z, line.residual, weight)
+        if found is not None and found.strength > _CURVED:
+            along = Along.of(found, z, shorter, weight)
     trust = max(intercept_trust, slope_trust)
     precision, pairs = identity(np, dim) - slope, (z, line.residual, weight)
     return Evidence(intercept, precision, trust, False, left, pairs=pairs, along=along)
@@ -213,21 +212,6 @@ def _would_tell(hat: Hat | Factored, design: Array, z: Array) -> bool:
     squares = np.vecdot(z, z)[:, None]
     left = squares - design @ (hat @ squares)
     return float(np.abs(left).max()) > _ALIKE * float(squares.max())
-
-
-def _valley(
-    z: Array, residual: Array, mismatch: Array, weight: Array, left: Array | None
-) -> Along | None:
-    """Return what is trusted of the way along a valley, where there is one that matters."""
-    count, dim = z.shape
-    if dim > LARGE or count < _TO_TELL * (dim + 1):
-        return None
-    if left is None or float(np.trace(left)) <= _STRAIGHT:
-        return None
-    found = valley(z, residual, weight)
-    if found is None or found.strength <= _CURVED:
-        return None
-    return Along.of(found, z, mismatch, weight)
 
 
 def _kept(told: Told) -> float:
