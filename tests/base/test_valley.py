@@ -74,7 +74,7 @@ def test_the_way_along_a_valley_is_newtons(dim, score, bends):
     """Mean and widths are both off, so that the score along u says little of how far it is.
 
     With S = |Q_u|², score a and covariance m bends too small it is (a + S m / 2) / (1 − S / 2).
-    The median over 100 seeds has an error of 0.006.
+    The median over 100 seeds has an error of 0.006; a bend that noise has made larger counts less.
     """
     strength, count = 1.0, 512
     told = []

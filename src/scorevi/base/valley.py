@@ -83,7 +83,7 @@ class Valley(NamedTuple):
     @property
     def bend(self) -> Array:
         """Q_u, so much smaller that its noise does not count."""
-        return self._shrunk(0.5 * (self.halves[0] + self.halves[1]))[0]
+        return self._shrunk(0.5 * (self.halves[0] + self.halves[1]))
 
     def way(self, z: Array, mismatch: Array, weight: Array | None = None) -> Way:
         """Return how far the best Gaussian is.
@@ -105,8 +105,7 @@ class Valley(NamedTuple):
 
     def _of_half(self, z: Array, mismatch: Array, weight: Array, bend: Array) -> Array:
         """Return what half of the draws say, and the variances, by the bend of the other half."""
-        shrunk, part = self._shrunk(bend)
-        score, wider = mismatch @ self.direction, np.vecdot(mismatch @ shrunk, z) / part
+        score, wider = mismatch @ self.direction, np.vecdot(mismatch @ self._shrunk(bend), z)
         shift = self.lengthening * (score + 0.5 * wider)
         values = np.stack([shift, shift - score, wider / self.strength], axis=1)
         root = np.sqrt(weight)[:, None]
@@ -132,20 +131,8 @@ class Valley(NamedTuple):
             features.append((z @ self.direction)[:, None] * z - self.direction)
         return np.concatenate(features, axis=1)
 
-    def _shrunk(self, bend: Array) -> tuple[Array, float]:
-        """Return a noisy bend, so much nearer to a multiple of one that its noise does not count.
-
-        All groups of a hierarchy take part, and the mean of the diagonal has hardly any noise. What
-        part of the bend is left comes too.
-        """
-        dim = len(bend)
-        level = float(np.trace(bend)) / dim
-        even = min(dim * level**2, self.strength)
-        uneven = float(np.vdot(bend, bend)) - dim * level**2
-        share = min(1.0, (self.strength - even) / max(uneven, 1e-300))
-        shrunk = share * bend
-        shrunk[np.diag_indices(dim)] += (1.0 - share) * level
-        return shrunk, (even + share * (self.strength - even)) / self.strength
+    def _shrunk(self, bend: Array) -> Array:
+        return bend * min(1.0, self.strength / max(float(np.vdot(bend, bend)), 1e-300))
 
 
 def valley(z: Array, residual: Array, weight: Array | None = None) -> Valley | None:
