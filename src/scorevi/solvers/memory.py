@@ -55,9 +55,9 @@ _LONGEST = 10.0, 2.0
 """The longest mismatch that counts in full: in units of √D, and of the median, added up."""
 _STRAIGHT = 0.15
 """Mean square of what a line leaves, summed over all directions: below this no valley matters."""
-_TO_TELL, _CURVED, _STRIDE = 3, 0.3, 0.35
-"""Pairs over D + 1 that tell of a valley; |Q_u|² from which on it is followed, since along a
-straighter one the way is hardly longer than the scores say; and the longest step along it."""
+_TO_TELL, _AND_MORE, _CURVED, _STRIDE = 3, 40, 0.3, 0.35
+"""Pairs over D + 1 that tell of a valley, and so many more; |Q_u|² from which on it is followed,
+since along a straighter one the way is hardly longer than the scores say; and the longest step."""
 _SPARE = 4
 """Pairs beyond those that a line takes, and half as many again, to say how well it fits."""
 _PER_DIRECTION = 4
@@ -193,7 +193,7 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     slope, slope_trust = trusted(slope, noise, dim * (dim + 1) // 2)
     if basis is not None:
         intercept, slope = basis @ intercept, basis @ slope @ basis.T
-    along, may_be_curved = None, dim <= LARGE and count >= _TO_TELL * (dim + 1)
+    along, may_be_curved = None, dim <= LARGE and count >= _TO_TELL * (dim + 1) + _AND_MORE
     if may_be_curved and left is not None and float(np.trace(left)) > _STRAIGHT:
         found = valley(z, line.residual, weight)
         if found is not None and found.strength > _CURVED:

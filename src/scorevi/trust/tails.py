@@ -121,7 +121,7 @@ def _within(exam: Examination) -> Iterator[Reason]:
             f"{_intervals(exam, fresh.theta, weights.weights)} Use fit.resample(). "
             f"{_instead(exam)}",
         )
-    yield from _moments(exam, fresh.theta, weights.weights, "the importance weights")
+    yield from _moments(exam, fresh.theta, weights.weights, "the importance weights", are_of_q=True)
 
 
 def _beyond(exam: Examination, theta: Array, log_ratio: Array) -> Iterator[Reason]:
@@ -185,22 +185,34 @@ def _intervals(exam: Examination, theta: Array, w: Array) -> str:
     return f"Intervals may be too {'short' if worst > 0 else 'long'}."
 
 
-def _moments(exam: Examination, theta: Array, w: Array, source: str) -> Iterator[Reason]:
-    """Compare the moments of weighted draws with those of q; ``source`` says whose they are."""
+def _moments(
+    exam: Examination, theta: Array, w: Array, source: str, *, are_of_q: bool = False
+) -> Iterator[Reason]:
+    """Compare the moments of weighted draws with those of q; ``source`` says whose they are.
+
+    What q's own draws show of themselves, without weights, is no failure of q: of tails as long as
+    those of a funnel they have too little.
+    """
     t, mean = _weighted(exam, theta, w)
     log_sd = 0.5 * np.log(np.maximum(w @ (t - mean) ** 2, 1e-300))
     # The errors of self-normalised weights, a little too large because the draws of q are known.
     mean_error = np.sqrt((w**2) @ (t - mean) ** 2)
     sd_error = 0.5 * np.sqrt((w**2) @ ((t - mean) ** 2 / np.exp(2 * log_sd) - 1.0) ** 2)
     names, many = exam.labels, _errors_of_the_largest(exam)
-    for what, off, error, warn, fail in (
-        ("mean", np.abs(mean), mean_error, MEAN_WARN, MEAN_FAIL),
-        ("standard deviation", np.abs(log_sd), sd_error, SD_WARN, SD_FAIL),
+    own_mean, own_log_sd = np.zeros_like(mean), np.zeros_like(log_sd)
+    if are_of_q:
+        seen = t[w > 0.0]
+        own_mean, own_log_sd = seen.mean(axis=0), np.log(np.maximum(seen.std(axis=0), 1e-300))
+    for what, figure, own, error, warn, fail in (
+        ("mean", mean, own_mean, mean_error, MEAN_WARN, MEAN_FAIL),
+        ("standard deviation", log_sd, own_log_sd, sd_error, SD_WARN, SD_FAIL),
     ):
+        off = np.abs(figure)
         # Of a tail that draws seldom reach, they see too little: to warn one error is enough.
         worst = int(np.argmax(off - (1 + many) * error))
         if off[worst] - (1 + many) * error[worst] > warn:
-            level = "fail" if off[worst] - (2 + many) * error[worst] > fail else "warn"
+            surely = min(off[worst], abs(figure[worst] - own[worst]))
+            level = "fail" if surely - (2 + many) * error[worst] > fail else "warn"
             size = (
                 f"{off[worst]:.2g} sd"
                 if what == "mean"
