@@ -190,6 +190,7 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
     intercept, intercept_trust = trusted(known.values[0], known.noise[0], dim)
     slope, noise = symmetric(known.values[1:]), known.noise[1:]
     noise = of_symmetric(noise)
+    mean = Told(float(np.trace(slope)) / dim, float(np.trace(noise)) / dim**2)
     slope, slope_trust = trusted(slope, noise, dim * (dim + 1) // 2)
     if basis is not None:
         intercept, slope = basis @ intercept, basis @ slope @ basis.T
@@ -198,6 +199,10 @@ def regress(z: Array, h: Array, weight: Array) -> Evidence | None:
         found = valley(z, line.residual, weight)
         if found is not None and found.strength > _CURVED:
             along = Along.of(found, z, shorter, weight)
+    kept, so_far = _kept(mean), float(np.trace(slope)) / dim
+    if along is None and in_few and abs(kept) > abs(so_far):
+        # The width of all together is known better than each.
+        slope = slope + (kept - so_far) * identity(np, dim)
     trust = max(intercept_trust, slope_trust)
     precision, pairs = identity(np, dim) - slope, (z, line.residual, weight)
     return Evidence(intercept, precision, trust, False, left, pairs=pairs, along=along)
