@@ -195,10 +195,10 @@ def test_a_solver_that_has_nothing_more_is_asked_less_and_less_often(tmp_path):
     counted = scorevi.from_function(score, target.dim, target.log_density)
     settings = {"solver": Nothing(), "seed": 0, "checkpoint": tmp_path / "fit"}
     settings |= {"checkpoint_seconds": 0.0, "tolerance": 0.01}
-    scorevi.fit(counted, max_gradients=4000, **settings)
+    scorevi.fit(counted, max_gradients=2500, **settings)
     before = len(asked)
     assert before >= 3
-    scorevi.fit(counted, max_gradients=12_000, resume=True, **settings)  # which forgets nothing
+    scorevi.fit(counted, max_gradients=6000, resume=True, **settings)  # which forgets nothing
     assert len(asked) > before
     times = np.arange(1, len(asked))
     assert (np.divide(asked[1:], asked[:-1]) >= 1.1**times - 0.02).all()
